@@ -11,15 +11,19 @@ from logs_schema.tables import TABLES
 IN_ORDER = (
     'arrival, start, finish in order (a mapping of requests says that 0 stands for none: values = { 0 = "" })'
 )
+STANDS_FOR_NONE = 'a mapping of requests says what stands for none: values = { 4294967295 = "" }'
 REQUIRED = {
     "null": "a value",
     "not_a_number": 'a number (a mapping of requests says what texts stand for: values = { ">24" = "32" }, and how '
     'numbers are written: decimal = ",", thousands = ".")',
     "not_a_boolean": "true, false, 1 or 0",
-    "not_an_instant": "ISO 8601 with its zone, or seconds since 1970 (a mapping of requests: as time_format says)",
+    "deployment_samples.not_a_number": 'a number; of texts with their own units, 120 ms or 300m, unit = "quantity" in '
+    "the mapping",
+    "not_an_instant": "ISO 8601 with its zone, or seconds since 1970 (a mapping: as time_format says)",
     "out_of_range": "seconds (not milliseconds) since 1970, or a date of the years 1 to 9999",
+    "out_of_range:requested_run_s": f"a duration that a calendar holds; {STANDS_FOR_NONE}",
     "not_finite": "a finite number, or nothing where there is none",
-    "too_large": f"a number of at most {LARGEST:.0e} in size",
+    "too_large": f"a number of at most {LARGEST:.0e} in size; {STANDS_FOR_NONE}",
     "not_utf8": "text in UTF-8",
     "line_break": "names without line breaks",
     "empty_name": "a list without empty names or nulls in it",
@@ -52,10 +56,9 @@ SHOWN_LETTERS = 300
 def rule_in_words(table: str, rule: str) -> str:
     """What a rule such as `not_allowed:status` requires, in words; empty where its name says it."""
     kind, _, name = rule.partition(":")
-    if rule in REQUIRED:
-        return REQUIRED[rule]
-    if kind in REQUIRED:
-        return REQUIRED[kind]
+    for known in (f"{table}.{rule}", rule, kind):
+        if known in REQUIRED:
+            return REQUIRED[known]
     declared = {column.name: column for spec in TABLES if spec.name == table for column in spec.columns}
     return allowed_text(declared[name]).removeprefix("required; ") if name in declared else ""
 

@@ -6,7 +6,7 @@ usable: one without rows, or with more than a fifth of its rows in quarantine, w
 (steps of jobs, by a mapping's [only]).
 """
 
-from collections.abc import Iterator, Mapping, Set
+from collections.abc import Iterator, Set
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -34,9 +34,6 @@ __all__ = ["CheckReport", "capabilities_of", "check_archive", "render"]
 LARGEST_QUARANTINED_SHARE = 0.2
 TOLERANCE = 1e-6
 """Relative excess over a capacity that is rounding and not a finding."""
-FAR_OVER = 1.5
-"""A guessed capacity so many times the median use, or the largest request, is named as too large perhaps."""
-
 HUGE_GIB = 2**20
 """No request asks for a PiB of memory; of bytes that are taken for GiB most do, of KiB many."""
 
@@ -90,7 +87,6 @@ def check_archive(path: Path | str) -> CheckReport:
             *first_broken(archive, {name: table.rules for name, table in tables.items()}),
             *_node_warnings(capacities, unknown_nodes),
             *named.warnings(nodes),
-            *_guess_warnings(guessed),
             *deployment_warnings(archive),
             *_memory_warnings(memory),
             *deadlines.warnings(),
@@ -298,23 +294,6 @@ def _memory_warnings(seen: Above) -> Iterator[str]:
         yield (
             f"memory_gib is above {HUGE_GIB:,} GiB in {seen.num_above:,} of {seen.num_known:,} requests, at most "
             f"{seen.largest:,.4g}: is it in GiB?"
-        )
-
-
-def _guess_warnings(guessed: Mapping[str, Mapping[str, float]]) -> Iterator[str]:
-    for node, guess in guessed.items():
-        cores, median, largest = (guess[name] for name in ("cores", "median_use", "largest_request"))
-        beyond = [
-            f"{cores / base:,.3g} times {name} ({base:,.10g})"
-            for name, base in (("the median use", median), ("the largest request", largest))
-            if base > 0
-        ]
-        far = (median > 0 and cores > FAR_OVER * median) or (largest > 0 and cores > FAR_OVER * largest)
-        yield (
-            f"the capacity of {node} is a guess: {cores:,.10g} cores, the largest use at once, "
-            f"{' and '.join(beyond)}; "
-            + ("it may well be too large (requests may overlap that never ran together): " if far else "")
-            + "whether use exceeds capacity is unknown; give the capacity with schedtwin import --capacity"
         )
 
 

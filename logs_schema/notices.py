@@ -9,6 +9,7 @@ from logs_schema.archive import Archive
 from logs_schema.errors import first
 from logs_schema.formats.describing import RELATIVE_CLOCK
 from logs_schema.formats.instant_units import date_meant
+from logs_schema.formats.pool_size import guesses
 from logs_schema.tables import NODES, REQUESTS, TABLES
 
 EARLIEST_YEAR, LATEST_YEAR = 1985, 2100
@@ -16,6 +17,8 @@ EARLIEST_YEAR, LATEST_YEAR = 1985, 2100
 
 MOST_FOREIGN = 0.02
 """Share of the newest day's requests on nodes that the inventory lacks, above which it is said at once."""
+FAR_OVER = 1.5
+"""A guessed capacity so many times the median use, or the largest request, is named as too large perhaps."""
 
 
 def notices_of(archive: Archive) -> list[str]:
@@ -23,8 +26,8 @@ def notices_of(archive: Archive) -> list[str]:
     numbers = list(_dates_as_numbers(archive))
     return [
         *archive.facts.get("notices", ()), *(numbers or _without_dates(archive)), *_without_nodes(archive),
-        *_without_cores(archive), *_not_listed(archive), *_sites_apart(archive), *_not_found(archive),
-        *_not_utf8(archive), *_not_read(archive),
+        *_without_cores(archive), *_guessed_sizes(archive), *_not_listed(archive), *_sites_apart(archive),
+        *_not_found(archive), *_not_utf8(archive), *_not_read(archive),
     ]  # fmt: skip
 
 
@@ -118,6 +121,24 @@ def _sites_apart(archive: Archive) -> Iterator[str]:
         yield (
             f"no node is of a site where requests arrive ({first(sorted(arrived))}); the inventory's sites are "
             f"{first(sorted(sites))}: give both one name where they are one place"
+        )
+
+
+def _guessed_sizes(archive: Archive) -> Iterator[str]:
+    """Which pools' sizes are the most that was in use at once, and what that rests on."""
+    for node, guess in guesses(archive.facts).items():
+        cores, median, largest = (guess[name] for name in ("cores", "median_use", "largest_request"))
+        beyond = [
+            f"{cores / base:,.3g} times {name} ({base:,.10g})"
+            for name, base in (("the median use", median), ("the largest request", largest))
+            if base > 0
+        ]
+        far = (median > 0 and cores > FAR_OVER * median) or (largest > 0 and cores > FAR_OVER * largest)
+        yield (
+            f"the capacity of {node} is a guess: {cores:,.10g} cores, the largest use at once, "
+            f"{' and '.join(beyond)}; "
+            + ("it may well be too large (requests may overlap that never ran together): " if far else "")
+            + "whether use exceeds capacity is unknown; give the capacity with schedtwin import --capacity"
         )
 
 

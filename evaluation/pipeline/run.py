@@ -38,7 +38,7 @@ from logs_schema.progress import Progress
 
 Products = Mapping[str, Path]
 ARCHIVE, BUNDLE = "archive", "bundle"
-IMPORT_CODE = 10
+IMPORT_CODE = 11
 """Raised when a log's lines are read otherwise than before."""
 
 

@@ -47,9 +47,9 @@ def positive(value: float | None, name: str) -> float | None:
     return value
 
 
-def limited(value: float, name: str) -> float:
-    """`value` itself if archives hold numbers of its size; BadRow `too_large:name` otherwise."""
-    if abs(value) > LARGEST:
+def limited(value: float | None, name: str) -> float | None:
+    """`value` itself if unknown or of a size that archives hold; BadRow `too_large:name` otherwise."""
+    if value is not None and abs(value) > LARGEST:
         raise BadRow(f"too_large:{name}")
     return value
 

@@ -3,11 +3,13 @@
 from collections.abc import Mapping
 from datetime import UTC, datetime
 
-from logs_schema.calendar import DAY_S
+from logs_schema.calendar import DAY_S, HOUR_S
 from logs_schema.casting import float_of
 
 INSTANT_UNITS: Mapping[str, float] = {"s": 1.0, "ms": 1e-3, "us": 1e-6, "ns": 1e-9}
 """Unit -> seconds."""
+LONG_UNITS: Mapping[str, float] = {**INSTANT_UNITS, "min": 60.0, "h": HOUR_S, "d": DAY_S}
+"""The same with those of durations, and of instants that count from a hidden zero."""
 YEAR_S = 365.25 * DAY_S
 _USUAL_S = 9e8, 2.2e9
 """Instants of logs usually lie between 1998 and 2039."""
@@ -18,7 +20,7 @@ DATES_AS_NUMBERS: Mapping[int, str] = {8: "%Y%m%d", 12: "%Y%m%d%H%M", 14: "%Y%m%
 
 def likely_unit(number: float, unit: str) -> str:
     """The unit in which a number is an instant of a usual year; empty where the named unit is right, or none is."""
-    if not _is_usual(number * INSTANT_UNITS[unit]):
+    if not _is_usual(number * LONG_UNITS[unit]):
         for other, seconds in INSTANT_UNITS.items():
             if _is_usual(number * seconds):
                 return other

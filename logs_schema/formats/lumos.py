@@ -8,7 +8,9 @@ Readings of the format:
   `pool` has the cores given, else as a guess the largest number of nodes in use at once, times the cores per node
   (Theta: 4,392 x 64). Facts call it a guess.
 * Status Pass is completed, Killed killed, Failed failed, anything else unknown.
-* A negative time, a zero requested time, or no nodes break a row; a run longer than requested does not.
+* Logs of GPU clusters (ThetaGPU, Philly, Helios, the GPU nodes of Blue Waters) lack cores, limits or nodes: 0 or
+  nothing in `cpu_num` and `wall_time` is unknown, as is nothing in `gpu_num` and `node_num`.
+* A negative time, or 0 nodes, break a row; a run longer than requested does not.
 * There is no placement decision to learn from: `offered_node` and `candidates` are null.
 """
 
@@ -30,6 +32,7 @@ from logs_schema.formats.fields import (
     limited,
     not_negative,
     number,
+    number_or_none,
     positive,
 )
 from logs_schema.formats.files import find_files, numbered_lines, only_file
@@ -59,15 +62,15 @@ STATUSES = {"Pass": "completed", "Killed": "killed", "Failed": "failed"}
 
 
 class LumosJob(NamedTuple):
-    """The numbers of one line: instants and durations in seconds, resources requested."""
+    """The numbers of one line: instants and durations in seconds, resources requested; None where unknown."""
 
     submit_s: float
     wait_s: float
     run_s: float
-    wall_s: float
-    nodes: int
-    cores: float
-    gpus: float
+    wall_s: float | None
+    nodes: int | None
+    cores: float | None
+    gpus: float | None
 
 
 class Size(NamedTuple):
@@ -83,6 +86,21 @@ class Size(NamedTuple):
         if cores is None or not self.cores_per_node:
             return max(self.use.peak, self.use.largest)
         return cores / self.cores_per_node
+
+    def pool(self, given: ReadingOptions) -> dict[str, Any] | None:
+        """The machine as one virtual node; None where nothing is known of its size."""
+        num_nodes, cores = self.num_nodes(given), given_cores(given, (POOL,)).get(POOL)
+        if not num_nodes and cores is None:
+            return None
+        return {
+            "node_id": POOL,
+            "node_class": POOL,
+            "site": SITE,
+            "tier": "pool",
+            "cpu_cores": min(num_nodes * self.cores_per_node if cores is None else cores, LARGEST),
+            "gpus": min(num_nodes * self.gpus_per_node, LARGEST),
+            "virtual": True,
+        }
 
 
 def data_files(paths: Sequence[Path]) -> list[Path]:
@@ -102,23 +120,25 @@ def parse_job(fields: Mapping[str, str]) -> LumosJob:
         BadRow: `not_a_number:*`, `negative:*`, `out_of_range:*`, `too_large:*`, `zero:*`,
             `not_whole:node_num`.
     """
-    values = {name: number(fields[name], name) for name in NUMBERS}
+    times = {name: number(fields[name], name) for name in ("submit_time", "wait_time", "run_time")}
+    asked = {
+        name: number_or_none(fields[name], name) for name in ("wall_time", "node_num", "cpu_num", "gpu_num")
+    }
     for name in ("wait_time", "run_time"):
-        duration(values[name], name)
+        duration(times[name], name)
     for name in ("gpu_num", "cpu_num"):  # the size of the machine is read off them
-        limited(values[name], name)
-    not_negative(values["gpu_num"], "gpu_num")
-    for name in ("wall_time", "node_num", "cpu_num"):
-        positive(values[name], name)
-    instant(values["submit_time"] + values["wait_time"] + values["run_time"], "finish")
+        limited(asked[name], name)
+    for name in ("gpu_num", "cpu_num", "wall_time"):
+        not_negative(asked[name], name)
+    instant(sum(times.values()), "finish")
     return LumosJob(
-        submit_s=instant(values["submit_time"], "submit_time") or 0.0,
-        wait_s=values["wait_time"],
-        run_s=values["run_time"],
-        wall_s=values["wall_time"],
-        nodes=count(values["node_num"], "node_num") or 0,
-        cores=values["cpu_num"],
-        gpus=values["gpu_num"],
+        submit_s=instant(times["submit_time"], "submit_time") or 0.0,
+        wait_s=times["wait_time"],
+        run_s=times["run_time"],
+        wall_s=asked["wall_time"] or None,
+        nodes=count(positive(asked["node_num"], "node_num"), "node_num"),
+        cores=asked["cpu_num"] or None,
+        gpus=asked["gpu_num"],
     )
 
 
@@ -131,31 +151,21 @@ def read(paths: Sequence[Path], given: ReadingOptions = NOTHING_GIVEN) -> Iterat
     """
     path = data_files(paths)[0]
     header = Header(path, COLUMNS)
-    size = machine_size(path, header)
-    num_nodes = size.num_nodes(given)
-    if num_nodes:
-        pool = {
-            "node_id": POOL,
-            "node_class": POOL,
-            "site": SITE,
-            "tier": "pool",
-            "cpu_cores": min(num_nodes * size.cores_per_node, LARGEST),
-            "gpus": min(num_nodes * size.gpus_per_node, LARGEST),
-            "virtual": True,
-        }
+    pool = machine_size(path, header).pool(given)
+    if pool is not None:
         yield Chunk(NODES.name, tabulate(NODES, [pool]), path.name, 1, None, derived=True)
 
     def parse_row(line_number: int, line: str) -> Row | None:
         if line_number == 1 or not line.strip():
             return None
         fields = header.fields(line)
-        return job_row(fields, parse_job(fields))
+        return job_row(fields, parse_job(fields), None if pool is None else POOL)
 
     yield from parse_lines(numbered_lines(path), parse_row, REQUESTS, path.name)
 
 
-def job_row(fields: Mapping[str, str], job: LumosJob) -> Row:
-    """One job as a row of `requests`."""
+def job_row(fields: Mapping[str, str], job: LumosJob, pool: str | None) -> Row:
+    """One job as a row of `requests`; `pool` is the node that stands for the machine."""
     start_s = job.submit_s + job.wait_s
     return {
         "request_id": whole_label(fields["job"]),
@@ -170,7 +180,7 @@ def job_row(fields: Mapping[str, str], job: LumosJob) -> Row:
         "start": start_s,
         "finish": start_s + job.run_s,
         "status": STATUSES.get(fields["new_status"], "unknown"),
-        "ran_node": POOL,
+        "ran_node": pool,
     }
 
 
@@ -192,12 +202,14 @@ def machine_size(path: Path, header: Header) -> Size:
             job = parse_job(fields)
         except BadRow:
             continue
+        if job.nodes is None:
+            continue
         jobs.append(hash(whole_label(fields["job"])))
         starts_s.append(job.submit_s + job.wait_s)
         finishes_s.append(job.submit_s + job.wait_s + job.run_s)
         nodes.append(job.nodes)
-        cores_per_node = max(cores_per_node, job.cores / job.nodes)
-        gpus_per_node = max(gpus_per_node, job.gpus / job.nodes)
+        cores_per_node = max(cores_per_node, (job.cores or 0.0) / job.nodes)
+        gpus_per_node = max(gpus_per_node, (job.gpus or 0.0) / job.nodes)
     counts = first_of_each(jobs)
     use = pool_use(*(np.asarray(column)[counts] for column in (starts_s, finishes_s, nodes)))
     return Size(use, cores_per_node, gpus_per_node)
@@ -213,13 +225,14 @@ def facts(paths: Sequence[Path], given: ReadingOptions = NOTHING_GIVEN) -> dict[
         clock=ABSOLUTE_CLOCK,
         limits={"decisions": "one pool: there was nothing to choose", "tiers": "one pool"},
         notes=(
-            f"The pool's capacity is {source}: {size.num_nodes(given):g} nodes of {size.cores_per_node:g} cores.",
+            f"The pool's capacity is {source}: {size.num_nodes(given):g} nodes of {size.cores_per_node:g} cores"
+            f"{'' if size.cores_per_node else ', which the log does not tell'}.",
             "Hidden users and projects (written 0) are null.",
         ),
         acknowledge="DIR-LAB lumos; Argonne Leadership Computing Facility",
         **(
             {}
-            if given.capacity or not size.use.largest
+            if given.capacity or not size.use.largest * size.cores_per_node
             else {GUESSED: {POOL: size.use.guess(size.cores_per_node)}}
         ),
     )

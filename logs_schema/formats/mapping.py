@@ -4,7 +4,7 @@
     resample = false                     # several samples of a series in an interval are one: their mean, of counts
                                          # their sum, of counters the first; interval_s has to be named
     gateway = "front-end"                # deployment whose series are measured from end to end, if any
-    deployment_label = "deployment"      # Prometheus: label that names the deployment
+    deployment_label = "deployment"      # Prometheus: label that names the deployment, or several: the first there is
     deployment = "api"                   # CSV: the one deployment of the file, or...
     deployment_column = "service"        # ...the column that names it
     deployment_pattern = "(.+)-[0-9a-f]+-[0-9a-z]+"   # regular expression over such names: its group is the name
@@ -12,14 +12,19 @@
     time_column = "timestamp"            # CSV: ISO 8601, or a number since 1970
     time_unit = "s"                      # CSV: of such numbers: s, ms, us or ns
     time_zone = "UTC"                    # CSV: of instants that name none, such as "Europe/Berlin"
+    time_format = ""                     # CSV: for datetime.strptime; if empty, ISO 8601 or numbers
+    separator = ","                      # CSV
     consecutive = false                  # CSV: instants follow each other at intervals, but for gaps, whatever they are
 
     [metrics.cpu_cores_used]             # a column of deployment_samples
     source = "cpu"                       # CSV: name of the column; Prometheus: file without .json
-    unit = "millicores"
+    file = ""                            # CSV: in files of such a name alone, "cpu*.csv"
+    when = {metric = "cpu"}              # CSV: in lines alone that hold these texts in these columns
+    unit = "millicores"                  # CSV: "quantity" where texts hold it: 300m, 1.5 GiB, 120 ms, 2 K req/s
     scale = 1.0
     counter = false                      # of one process; of a sum over pods, query the sum of their rates
-    combine = ""                         # several series of one deployment, of its pods say: "sum", "mean" or "max"
+    combine = ""                         # several series of one deployment, of its pods say: "sum", "mean", "max",
+                                         # or "count": how many there are, such as replicas
     times = ""                           # CSV: another column that the numbers are multiplied by
     per = ""                             # CSV: another column that they are divided by: use in all over replicas
     of_gateway = false                   # whether it belongs to the gateway, whatever the labels
@@ -33,11 +38,12 @@ Two metrics of one column (of deployments and of the gateway) are written `[metr
 what follows the point only makes the names distinct.
 """
 
+import fnmatch
 import math
 import re
 import tomllib
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, field, fields
 from datetime import tzinfo
 from pathlib import Path
 from typing import Any
@@ -47,15 +53,19 @@ from logs_schema.formats.files import beside
 from logs_schema.formats.instant_units import INSTANT_UNITS
 from logs_schema.formats.metric_series import MetricSeries, Samples
 from logs_schema.formats.reading import Chunk, tabulate
-from logs_schema.formats.request_mapping import zone_of
+from logs_schema.formats.request_mapping import refuse_time_format, zone_of
 from logs_schema.tables import DEPLOYMENT_SAMPLES, GATEWAY
 
 SUFFIX = ".toml"
 _TEXT, _TRUTH, _NUMBER = "text", "true or false", "a finite number"
+_TEXTS, _BY_NAME = "a text, or a list of texts", "a table of texts"
 _METRIC_TYPES = {
     "scale": _NUMBER, "constant": _NUMBER, "counter": _TRUTH, "of_gateway": _TRUTH, "spread": _TRUTH,
+    "when": _BY_NAME,
 }  # fmt: skip
-_MAPPING_TYPES = {"interval_s": _NUMBER, "consecutive": _TRUTH, "resample": _TRUTH}
+_MAPPING_TYPES = {
+    "interval_s": _NUMBER, "consecutive": _TRUTH, "resample": _TRUTH, "deployment_label": _TEXTS,
+}  # fmt: skip
 """Keys whose values are not text."""
 
 
@@ -65,12 +75,18 @@ class MappedMetric:
 
     metric: MetricSeries
     source: str
+    file: str = ""
+    when: Mapping[str, str] = field(default_factory=dict, hash=False)
     times: str = ""
     per: str = ""
     of_gateway: bool = False
     only: str = ""
     spread: bool = False
     constant: float | None = None
+
+    def is_in(self, file: str) -> bool:
+        """Whether the metric is in a file of this name."""
+        return not self.file or fnmatch.fnmatch(file.removesuffix(".gz"), self.file.removesuffix(".gz"))
 
 
 @dataclass(frozen=True)
@@ -81,7 +97,7 @@ class MetricsMapping:
     metrics: tuple[MappedMetric, ...]
     interval_s: float | None = None
     gateway: str | None = None
-    deployment_label: str = "deployment"
+    deployment_label: str | Sequence[str] = "deployment"
     deployment: str | None = None
     deployment_column: str | None = None
     deployment_pattern: str | None = None
@@ -89,6 +105,8 @@ class MetricsMapping:
     time_column: str = "time"
     time_unit: str = "s"
     time_zone: str = "UTC"
+    time_format: str = ""
+    separator: str = ","
     consecutive: bool = False
     resample: bool = False
 
@@ -96,6 +114,10 @@ class MetricsMapping:
     def measured(self) -> tuple[MappedMetric, ...]:
         """The metrics that have a source."""
         return tuple(one for one in self.metrics if one.constant is None)
+
+    def of_file(self, name: str) -> tuple[MappedMetric, ...]:
+        """The metrics that have a source in a file of this name."""
+        return tuple(one for one in self.measured if one.is_in(name))
 
     def names(self, column: str, *, of_gateway: bool = False) -> bool:
         """Whether a column of deployments, or of the gateway, has a metric."""
@@ -119,6 +141,17 @@ class MetricsMapping:
         """The deployment that a label or field names."""
         found = re.fullmatch(self.deployment_pattern, name) if self.deployment_pattern else None
         return found.group(1) if found else name
+
+    @property
+    def labels(self) -> tuple[str, ...]:
+        """The labels of which the first that a series has names its deployment."""
+        named = self.deployment_label
+        return (named,) if isinstance(named, str) else tuple(named)
+
+    def labelled(self, labels: Mapping[str, Any]) -> str | None:
+        """The deployment of a series by its labels; None where it has none that names one."""
+        name = next((labels[label] for label in self.labels if label in labels), None)
+        return None if name is None else self.deployment_of(str(name))
 
 
 def read_mapping(path: Path) -> MetricsMapping:
@@ -159,6 +192,9 @@ def read_mapping(path: Path) -> MetricsMapping:
         )
     _refuse_pattern(path, settings.get("deployment_pattern"))
     zone_of(path, settings.get("time_zone", "UTC"))
+    refuse_time_format(path, settings.get("time_format", ""))
+    if len(settings.get("separator", ",")) != 1:
+        raise FormatError("the separator is not one character", where=str(path), allowed='such as "," or ";"')
     return MetricsMapping(path, metrics, **settings)
 
 
@@ -234,7 +270,7 @@ def _metric(path: Path, name: str, table: Any) -> MappedMetric:
         raise FormatError(
             "a metric is no table", where=where, allowed="[metrics.COLUMN] with source, unit, ..."
         )
-    own = {"source", "times", "per", "of_gateway", "only", "spread", "constant"}
+    own = {"source", "file", "when", "times", "per", "of_gateway", "only", "spread", "constant"}
     _refuse_unknown(path, table, own | {"unit", "scale", "counter", "combine"})
     for key, value in table.items():
         _refuse_type(where, key, value, _METRIC_TYPES)
@@ -251,9 +287,13 @@ def _metric(path: Path, name: str, table: Any) -> MappedMetric:
 def _refuse_type(where: str, key: str, value: Any, types: Mapping[str, str]) -> None:
     """FormatError where a key's value is not what `types` says of it."""
     kind = types.get(key, _TEXT)
-    is_truth = isinstance(value, bool)
+    is_truth, is_list = isinstance(value, bool), isinstance(value, list)
+    parts = [*value.values()] if isinstance(value, dict) else value if is_list else [value]
+    are_texts = all(isinstance(part, str) for part in parts)
     fits = {
         _TEXT: isinstance(value, str),
+        _TEXTS: bool(parts) and are_texts and not isinstance(value, dict),
+        _BY_NAME: are_texts and isinstance(value, dict),
         _TRUTH: is_truth,
         _NUMBER: isinstance(value, int | float) and not is_truth and math.isfinite(value),
     }

@@ -41,7 +41,9 @@ FAR_MORE, LEAST_LEFT = 10.0, 0.1
 this share of what it showed before: a counter that was reset begins at zero."""
 FARTHEST_OFF = 0.25
 """Of an interval: samples farther from the grid are rejected."""
-COMBINATIONS = ("sum", "mean", "max")
+QUANTITY = "quantity"
+"""Unit of texts that hold a number and its own unit, `120 ms`; see `logs_schema.formats.request_values`."""
+COMBINATIONS = ("sum", "mean", "max", "count")
 NOT_METRICS = ("time", "interval_s", "deployment", "action_brownout")
 COLUMNS = tuple(column.name for column in DEPLOYMENT_SAMPLES.columns if column.name not in NOT_METRICS)
 
@@ -78,9 +80,11 @@ class MetricSeries:
                 advice="name a column of deployment_samples",
             )  # fmt: skip
         allowed = self._units()
-        if self.unit and self.unit not in allowed:
+        written = () if "1" in allowed else (QUANTITY,)
+        if self.unit and self.unit not in (*allowed, *written):
             raise FormatError(
-                f"{self.column} cannot be given in {self.unit!r}", where=self.where, allowed=", ".join(allowed),
+                f"{self.column} cannot be given in {self.unit!r}", where=self.where,
+                allowed=", ".join((*allowed, *written)),
                 advice="name the unit of the metric",
             )  # fmt: skip
 
@@ -90,7 +94,7 @@ class MetricSeries:
     @property
     def factor(self) -> float:
         """What a number is multiplied by."""
-        return self.scale * (self._units()[self.unit] if self.unit else 1.0)
+        return self.scale * self._units().get(self.unit, 1.0)
 
     @property
     def counts(self) -> bool:
@@ -206,7 +210,9 @@ class Samples:
         counts.extend(itertools.repeat(0.0, row + 1 - len(counts)))
         counts[row] += 1.0
         before = numbers[row]
-        if math.isnan(before):
+        if metric.combine == "count":
+            numbers[row] = counts[row]
+        elif math.isnan(before):
             numbers[row] = value
         elif metric.combine == "mean":
             numbers[row] = before + (value - before) / counts[row]

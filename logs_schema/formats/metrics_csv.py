@@ -6,7 +6,10 @@ Readings of the format:
 * The mapping names the column of the instant, the deployment (or the column that names it) and every metric's column.
 * A field may hold numbers of several deployments at once, as a mapping `{name: number, ...}`: `spread` in the mapping.
 * Of JSON lines a column is a path, `load.rate`; where it has a star, `services.*.p95_ms`, the star stands for the names
-  of the deployments.
+  of the deployments. So it does in names of columns of CSV: `* p95` reads a column a deployment, as Grafana exports
+  series that are joined by time.
+* Metrics may be in files of their own (`file`), or in lines of their own (`when`), where one column names what another
+  one measures.
 * Lines of several pods of one deployment are one number where the mapping says how, `combine`; so are several lines of
   one in an interval with `resample`.
 * Empty fields and texts such as `None` and `N/A` are unknown. A line that holds no number where one is meant is
@@ -17,29 +20,36 @@ Readings of the format:
 * Rows are made of lines and may share them, so they stand for none: lines count as such.
 """
 
-import ast
-import csv
-import json
 import math
-import re
 from array import array
-from collections.abc import Iterator, Mapping, Sequence
-from datetime import tzinfo
+from collections.abc import Iterator, Sequence
 from itertools import islice
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
-from logs_schema.casting import float_of
 from logs_schema.checks import DUPLICATE_KEY
 from logs_schema.errors import FormatError, first
 from logs_schema.formats.describing import ABSOLUTE_CLOCK, describe
 from logs_schema.formats.fields import csv_names
-from logs_schema.formats.files import find_files, head, numbered_lines
-from logs_schema.formats.instant_units import INSTANT_UNITS, likely_unit, unit_notice
-from logs_schema.formats.json_lines import JSON_LINES, below, refuse_other_content
+from logs_schema.formats.files import find_files, head
+from logs_schema.formats.instant_units import likely_unit, unit_notice
+from logs_schema.formats.json_lines import JSON_LINES
 from logs_schema.formats.mapping import MappedMetric, MetricsMapping, chunks_of, mapping_of, without_gateway
+from logs_schema.formats.metric_lines import (
+    SEPARATOR_LINE,
+    MetricLine,
+    NotANumberError,
+    amount_of,
+    at,
+    fields_of,
+    is_unknown,
+    lines_of,
+    names_of,
+    number_of,
+    time_in,
+)
 from logs_schema.formats.metric_series import (
     NOT_A_NUMBER,
     OFF_GRID,
@@ -50,37 +60,28 @@ from logs_schema.formats.metric_series import (
     refuse_uneven,
     shift_of,
 )
-from logs_schema.formats.reading import NOTHING_GIVEN, BadRow, Item, Lines, ReadingOptions, Reject
-from logs_schema.formats.request_mapping import NOTHING
-from logs_schema.formats.request_values import Instant, InstantReading
+from logs_schema.formats.reading import NOTHING_GIVEN, Item, Lines, ReadingOptions, Reject
 from logs_schema.formats.resampling import resampled
 from logs_schema.tables import DEPLOYMENT_SAMPLES, GATEWAY
 
 NAME = "metrics_csv"
 DESCRIPTION = "metrics of deployments in CSV files or JSON lines (plain or .gz), with a mapping (TOML)"
 EXPECTED = "a header with the columns that the mapping (.toml) names, or JSON lines (.jsonl) with them"
-NOT_AN_INSTANT = "not_an_instant:time"
-GO_ZONE = re.compile(r" ([+-]\d{4}) [A-Z]+( m=\S+)?$")
-"""How Go prints the zone of an instant, and the reading of its monotonic clock."""
-
-
-class MetricLine(NamedTuple):
-    """A line of a file, by columns."""
-
-    instant_s: float
-    fields: dict[str, Any]  # text, or what JSON holds
-    name: str  # of the file
-    number: int
-    line: str
-
-
 NUM_LOOKED_AT, MOST_DRIFT = 2000, 0.05
 """Lines whose instants are held against the intervals they become, and the share of time that these may be off."""
 
 
 def data_files(paths: Sequence[Path]) -> list[Path]:
-    """The CSV files and JSON lines."""
-    return [path for path in find_files(paths, (".csv", ".jsonl")) if path.suffix != ".toml"]
+    """The CSV files and JSON lines that any of the mapping's metrics is in; FormatError where one is in none."""
+    mapping = mapping_of(paths)
+    files = [path for path in find_files(paths, (".csv", ".jsonl")) if path.suffix != ".toml"]
+    if absent := [one.file for one in mapping.measured if not any(one.is_in(path.name) for path in files)]:
+        raise FormatError(
+            f"the mapping names files that are not here: {first(absent)}", where=str(mapping.path),
+            allowed=first([path.name for path in files], num_shown=20) or EXPECTED,
+            advice="name the files, or leave their metrics out of the mapping",
+        )  # fmt: skip
+    return [path for path in files if mapping.of_file(path.name)]
 
 
 def inventory_files(paths: Sequence[Path]) -> list[Path]:
@@ -92,7 +93,7 @@ def read(paths: Sequence[Path], given: ReadingOptions = NOTHING_GIVEN) -> Iterat
     """Reads the instants of all lines, then the lines once more for their rows."""
     mapping, files = mapping_of(paths), data_files(paths)
     _refuse_unfit(mapping)
-    every = (item for path in files for item in _lines_of(path, path.name, mapping, [0, 0, 0]))
+    every = (item for path in files for item in lines_of(path, path.name, mapping, [0, 0, 0]))
     instants = np.fromiter((one.instant_s for one in every if isinstance(one, MetricLine)), float)
     interval_s = mapping.interval_s or (interval_of([instants], str(mapping.path)) if len(instants) else 1.0)
     if not (len(instants) and likely_unit(float(instants[0]), "s")):
@@ -107,13 +108,14 @@ def read(paths: Sequence[Path], given: ReadingOptions = NOTHING_GIVEN) -> Iterat
     lines: list[Lines] = []
     for path in files:
         name, counts = given.name_of(path), [0, 0, 0]  # lines, blank, rejected
-        for one in _lines_of(path, name, mapping, counts):
+        metrics = mapping.of_file(path.name)
+        for one in lines_of(path, name, mapping, counts):
             if isinstance(one, Reject):
                 yield one
                 continue
             at = places.get(one.instant_s, one.instant_s)
-            is_off, mark = not mapping.resample and samples.off_grid(at), hash(one.line)
-            numbers = None if is_off else _numbers_of(mapping, one)
+            is_off, mark = not mapping.resample and samples.off_grid(at), hash((metrics, one.line))
+            numbers = None if is_off else _numbers_of(mapping, metrics, one)
             if numbers is None or mark in taken:
                 rule = OFF_GRID if is_off else NOT_A_NUMBER if numbers is None else DUPLICATE_KEY
                 counts[2] += 1
@@ -152,11 +154,11 @@ def facts(paths: Sequence[Path], given: ReadingOptions = NOTHING_GIVEN) -> dict[
 
 def _absent_paths(path: Path, mapping: MetricsMapping) -> list[str]:
     """Paths at which none of the first lines of JSON has anything: spelt wrongly, or of something rare."""
-    parsed = map(_json_fields, head(path)) if path.name.endswith(JSON_LINES) else ()
+    parsed = [fields_of(line, (), mapping) for line in head(path)] if path.name.endswith(JSON_LINES) else []
     lines = [fields for fields in parsed if fields]
-    sources = [one.source for one in mapping.measured] if lines else []
+    sources = [one.source for one in mapping.of_file(path.name)] if lines else []
     return [
-        name for name in sources if not any(_at(line, name.split(".")) not in (None, {}) for line in lines)
+        name for name in sources if not any(at(line, name.split(".")) not in (None, {}) for line in lines)
     ]
 
 
@@ -169,7 +171,7 @@ def _drift_notice(path: Path, mapping: MetricsMapping) -> str:
     """That the intervals of a file's first lines take far more or less time than they did, in words; else empty."""
     if not mapping.consecutive:
         return ""
-    lines = islice(_lines_of(path, path.name, mapping, [0, 0, 0]), NUM_LOOKED_AT)
+    lines = islice(lines_of(path, path.name, mapping, [0, 0, 0]), NUM_LOOKED_AT)
     instants = np.unique([one.instant_s for one in lines if isinstance(one, MetricLine)])
     if len(instants) < 2:
         return ""
@@ -185,78 +187,25 @@ def _drift_notice(path: Path, mapping: MetricsMapping) -> str:
     )
 
 
-def _lines_of(
-    path: Path, name: str, mapping: MetricsMapping, counts: list[int]
-) -> Iterator[MetricLine | Reject]:
-    """The lines of a file that is called `name`, counted in `counts`; those that hold no row are rejected."""
-    header: list[str] = []
-    last_s, zone = None, mapping.zone
-    if is_json := path.name.endswith(JSON_LINES):
-        refuse_other_content(path)
-    for number, line in numbered_lines(path):
-        counts[0] = number
-        if not line.strip():
-            counts[1] += 1
-            continue
-        if not is_json and not header:
-            header = csv_names(line)
-            _refuse_missing(mapping, header, path)
-            continue
-        fields = _json_fields(line) if is_json else _csv_fields(line, header)
-        text = "" if fields is None else _time_in(fields, mapping, is_json=is_json)
-        instant = _instant(text, INSTANT_UNITS[mapping.time_unit], zone)
-        if fields is None or instant is None:
-            counts[2] += 1
-            rule = NOT_AN_INSTANT if fields is not None else "not_json" if is_json else "field_count"
-            yield Reject(DEPLOYMENT_SAMPLES.name, rule, name, number, line)
-            continue
-        last_s = instant.not_before(last_s)
-        yield MetricLine(last_s, fields, name, number, line)
-
-
-def _time_in(fields: Mapping[str, Any], mapping: MetricsMapping, *, is_json: bool) -> str:
-    found = _at(fields, mapping.time_column.split(".") if is_json else [mapping.time_column])
-    return "" if found is None else str(found)
-
-
 def _unit_notice(path: Path, mapping: MetricsMapping) -> str:
     """That the first instant is a number of another unit, in words; empty where it is not."""
-    lines = [line for line in head(path) if line.strip()]
+    lines = [line for line in head(path) if line.strip() and not SEPARATOR_LINE.fullmatch(line)]
     is_json = path.name.endswith(JSON_LINES)
-    header = [] if is_json or not lines else csv_names(lines[0])
-    for line in lines if is_json else lines[1:]:
-        fields = _json_fields(line) if is_json else _csv_fields(line, header)
-        text = _time_in(fields or {}, mapping, is_json=is_json)
+    header = [] if is_json or not lines else csv_names(lines[0], mapping.separator)
+    for line in [] if mapping.time_format else lines if is_json else lines[1:]:
+        text = time_in(fields_of(line, header, mapping) or {}, mapping, is_json=is_json)
         if text:
             return unit_notice(text, mapping.time_unit, f"{path.name}, {mapping.time_column}", "time_unit")
     return ""
 
 
-def _csv_fields(line: str, header: list[str]) -> dict[str, Any] | None:
-    try:
-        fields = next(csv.reader([line]))
-    except csv.Error:
-        return None
-    if len(fields) != len(header):
-        return None
-    return {name: text.strip() for name, text in zip(header, fields, strict=True)}
-
-
-def _json_fields(line: str) -> dict[str, Any] | None:
-    try:
-        found = json.loads(line)
-    except (ValueError, RecursionError):
-        return None
-    return found if isinstance(found, dict) else None
-
-
 def _numbers_of(
-    mapping: MetricsMapping, one: MetricLine
+    mapping: MetricsMapping, metrics: Sequence[MappedMetric], one: MetricLine
 ) -> list[tuple[MappedMetric, str, float, str]] | None:
     """What one line says: metrics, deployments, numbers, series; None where something else stands for a number."""
     try:
-        return [said for mapped in mapping.measured for said in _said(mapping, mapped, one)]
-    except _NotANumberError:
+        return [said for mapped in metrics for said in _said(mapping, mapped, one)]
+    except NotANumberError:
         return None
 
 
@@ -264,98 +213,46 @@ def _said(
     mapping: MetricsMapping, mapped: MappedMetric, one: MetricLine
 ) -> Iterator[tuple[MappedMetric, str, float, str]]:
     """What one line says of one metric."""
-    found = _found(one, mapped.source)
-    if _is_unknown(found):
+    found = one.found(mapped.source)
+    if is_unknown(found) or any(str(one.found(column)) != text for column, text in mapped.when.items()):
         return
     if mapped.spread or "*" in mapped.source:
-        by_name = _spread(found, mapping, mapped, one)
+        of_names = _spread(found, mapping, mapped, one)
     else:
-        name = _found(one, mapping.deployment_column) if mapping.deployment_column else mapping.deployment
+        name = one.found(mapping.deployment_column) if mapping.deployment_column else mapping.deployment
         if mapping.deployment_column and name is None:
-            raise _NotANumberError
-        by_name = {str(name): found}
-    for field, value in by_name.items():
+            raise NotANumberError
+        of_names = {str(name): found}
+    for field, value in of_names.items():
         name = mapping.deployment_of(str(field))
         if mapped.only and name != mapped.only:
             continue
-        number = _number(value) * _beside(mapped.times, field, one)
+        number = amount_of(mapped, value) * _beside(mapped.times, field, one)
         divisor = _beside(mapped.per, field, one)
         filed = GATEWAY if mapped.of_gateway else deployment_named(name, mapping.gateway)
-        series = str(_found(one, mapping.series_column) if mapping.series_column else field)
+        series = str(one.found(mapping.series_column) if mapping.series_column else field)
         yield mapped, filed, number / divisor if divisor else math.nan, series
-
-
-def _found(one: MetricLine, source: str) -> Any:
-    """What a line holds in a column, or at a path of JSON."""
-    return _at(one.fields, source.split(".") if one.line[:1] == "{" else [source])
 
 
 def _beside(source: str, field: str, one: MetricLine) -> float:
     """The number of another column that belongs to a field; 1 where no column is named."""
     if not source:
         return 1.0
-    found = _found(one, source)
+    found = one.found(source)
     if isinstance(found, str) and found.lstrip().startswith("{"):
-        found = _names_of(found)
-    return _number(found.get(field) if isinstance(found, dict) else found)
-
-
-def _at(fields: Any, path: Sequence[str]) -> Any:
-    """What stands at a path, {name: ...} where it has a star; None where there is nothing."""
-    while path:
-        if path[0] == "*" and isinstance(fields, dict):
-            by_name = {name: _at(value, path[1:]) for name, value in fields.items()}
-            return {name: value for name, value in by_name.items() if value is not None}
-        fields, path = below(fields, path)
-    return fields
-
-
-class _NotANumberError(ValueError):
-    """A field holds something else where a number is meant."""
-
-
-def _is_unknown(found: Any) -> bool:
-    return found is None or (isinstance(found, str) and found.strip().casefold() in NOTHING)
-
-
-def _number(found: Any) -> float:
-    """A number, NaN for nothing."""
-    try:
-        return float_of("nan" if _is_unknown(found) else found)
-    except (TypeError, ValueError) as error:
-        raise _NotANumberError from error
-
-
-def _names_of(text: str) -> Any:
-    """What a text such as `{'web': 2}` holds."""
-    try:
-        return ast.literal_eval(text)
-    except (ValueError, SyntaxError, TypeError, MemoryError, RecursionError) as error:
-        raise _NotANumberError from error
+        found = names_of(found)
+    return number_of(found.get(field) if isinstance(found, dict) else found)
 
 
 def _spread(found: Any, mapping: MetricsMapping, mapped: MappedMetric, one: MetricLine) -> dict[str, Any]:
     try:
-        return dict((_names_of(found) if isinstance(found, str) else found).items())
-    except (AttributeError, TypeError, _NotANumberError) as error:
+        return dict((names_of(found) if isinstance(found, str) else found).items())
+    except (AttributeError, TypeError, NotANumberError) as error:
         raise FormatError(
             f"{mapped.source} holds {str(found)[:60]!r}",
             where=f"{one.name}, line {one.number} (mapping {mapping.path})",
             allowed="{deployment: number, ...}",
         ) from error
-
-
-def _refuse_missing(mapping: MetricsMapping, header: list[str], path: Path) -> None:
-    needed = [mapping.time_column, *(one.source for one in mapping.measured)]
-    needed += [name for one in mapping.measured for name in (one.times, one.per) if name]
-    needed += [name for name in (mapping.deployment_column, mapping.series_column) if name]
-    if missing := [name for name in dict.fromkeys(needed) if header.count(name) != 1]:
-        refuse_other_content(path)
-        raise FormatError(
-            f"the file has no column {first(missing)}, or has it twice",
-            where=f"{path}, line 1", allowed=", ".join(header),
-            advice=f"mend the mapping {mapping.path}, or name the files that it is for",
-        )  # fmt: skip
 
 
 def _refuse_unfit(mapping: MetricsMapping) -> None:
@@ -373,16 +270,3 @@ def _refuse_unfit(mapping: MetricsMapping) -> None:
             where=str(mapping.path),
             allowed="deployment or deployment_column",
         )
-
-
-def _instant(text: str, unit_s: float, zone: tzinfo) -> Instant | None:
-    """The instant of a number, of ISO 8601, or as Go prints it; None for anything else."""
-    try:
-        seconds = float_of(text) * unit_s
-        return Instant(seconds, seconds) if math.isfinite(seconds) else None
-    except ValueError:
-        pass
-    try:
-        return InstantReading(zone).read(GO_ZONE.sub(r"\1", text), "time", "s")
-    except BadRow:
-        return None

@@ -40,6 +40,7 @@ from logs_schema.formats.metric_series import (
     FELL,
     NOT_A_NUMBER,
     OFF_GRID,
+    QUANTITY,
     MetricSeries,
     Samples,
     deployment_named,
@@ -121,11 +122,11 @@ def read(paths: Sequence[Path], given: ReadingOptions = NOTHING_GIVEN) -> Iterat
     met: set[tuple[MappedMetric, str]] = set()
     for mapped in mapping.measured:
         for series in _joined(answers[mapped.source], matrices):
-            if mapped.only and _name(mapping, series.labels) != mapped.only:
+            if mapped.only and mapping.labelled(series.labels) != mapped.only:
                 continue
             numbers, rejects = _parsed(series, None if mapping.resample else samples)
             filed = _deployment(mapping, mapped, series)
-            refuse_buckets(mapped.metric, series.labels, series.where)
+            refuse_unfit(mapped.metric, series.labels, series.where)
             met.add((mapped, filed))
             grid_s, merged = numbers.times_s, numbers.values
             rows = np.arange(len(merged))
@@ -270,8 +271,13 @@ def matrix_in(path: Path) -> list[dict[str, Any]]:
     return list(series)
 
 
-def refuse_buckets(metric: MetricSeries, labels: Mapping[str, Any], where: str) -> None:
-    """FormatError where counts of the buckets of a histogram are taken for response times."""
+def refuse_unfit(metric: MetricSeries, labels: Mapping[str, Any], where: str) -> None:
+    """FormatError where counts of the buckets of a histogram are taken for response times, or numbers for texts."""
+    if metric.unit == QUANTITY:
+        raise FormatError(
+            f"Prometheus answers in numbers, and {metric.column} is read as {QUANTITY}", where=metric.where,
+            allowed="the unit of the numbers, such as bytes, s or cores", advice="mend the mapping",
+        )  # fmt: skip
     if "le" in labels and metric.column.startswith("response_"):
         raise FormatError(
             f"buckets of a histogram are no {metric.column}", where=f"{where}: {first(labels.items())}",
@@ -300,18 +306,12 @@ def _number(text: Any) -> float | None:
 def _deployment(mapping: MetricsMapping, mapped: MappedMetric, series: _Series) -> str:
     if mapped.of_gateway:
         return GATEWAY
-    name = _name(mapping, series.labels)
+    name = mapping.labelled(series.labels)
     if name is None:
         raise FormatError(
-            f"a series has no label {mapping.deployment_label!r}", where=series.where,
+            f"a series has no label {' or '.join(map(repr, mapping.labels))}", where=series.where,
             allowed="a series a deployment, labelled with its name",
-            advice="name the label with deployment_label (of names such as cart-5b67c48447-mv5hb deployment_pattern "
-            "takes the deployment's), or set of_gateway = true",
+            advice="name the label with deployment_label, or several where metrics differ in it (of names such as "
+            "cart-5b67c48447-mv5hb deployment_pattern takes the deployment's), or set of_gateway = true",
         )  # fmt: skip
     return deployment_named(name, mapping.gateway)
-
-
-def _name(mapping: MetricsMapping, labels: Mapping[str, Any]) -> str | None:
-    """The deployment of a series; None where it has no such label."""
-    name = labels.get(mapping.deployment_label)
-    return None if name is None else mapping.deployment_of(str(name))

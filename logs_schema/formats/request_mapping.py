@@ -17,6 +17,7 @@
     source = "Submit"                    # column of the log, several joined by "/"; the same name if absent
     unit = "ms"                          # of numbers; see `logs_schema.formats.request_values` for ways of writing
     scale = 1.0                          # numbers are multiplied by this as well
+    times = "instances"                  # and by those of another column: what is asked for each of several
     pattern = "(.+)-[0-9a-f]+"           # regular expression of the whole text: its group is what is meant
     values = {COMPLETED = "completed"}   # text, or its first word = what it means, "" for nothing
     other = "unknown"                    # what every other text, and none, means; without it, other texts stay
@@ -49,8 +50,8 @@ import pyarrow as pa
 
 from logs_schema.columns import INSTANT
 from logs_schema.errors import FormatError, first
-from logs_schema.formats.instant_units import INSTANT_UNITS
-from logs_schema.formats.request_values import AMOUNT_UNITS, CLOCK, EXEC_HOST, HOSTLIST, QUANTITIES
+from logs_schema.formats.instant_units import LONG_UNITS
+from logs_schema.formats.request_values import AMOUNT_UNITS, NODE_LISTS, WRITTEN
 from logs_schema.tables import REQUESTS
 
 WAIT = "wait_s"
@@ -74,6 +75,7 @@ class MappedColumn:
     sources: tuple[str, ...]
     unit: str = ""
     scale: float = 1.0
+    times: str = ""
     pattern: str = ""
     values: Mapping[str, str] | None = None
     other: str | None = None
@@ -135,11 +137,10 @@ class MappedColumn:
     def allowed_units(self) -> tuple[str, ...]:
         """The units that the column's fields may have."""
         if self.column in NODE_COLUMNS:
-            return HOSTLIST, EXEC_HOST
+            return NODE_LISTS
         if self.is_instant:
-            return tuple(INSTANT_UNITS)
-        written = {"s": (CLOCK,), "cores": QUANTITIES, "GiB": QUANTITIES, "MiB": QUANTITIES}
-        return (*AMOUNT_UNITS.get(self.column_unit, ()), *written.get(self.column_unit, ()))
+            return tuple(LONG_UNITS)
+        return (*AMOUNT_UNITS.get(self.column_unit, ()), *WRITTEN.get(self.column_unit, ()))
 
 
 @dataclass(frozen=True)
@@ -161,7 +162,7 @@ class RequestMapping:
     @property
     def sources(self) -> list[str]:
         """Every column of the log that is read."""
-        named = [source for one in self.columns.values() for source in one.sources]
+        named = [source for one in self.columns.values() for source in (*one.sources, one.times) if source]
         return list(dict.fromkeys([*named, *self.only]))
 
     @property
@@ -224,7 +225,7 @@ def read_request_mapping(path: Path) -> RequestMapping:
         raise FormatError(
             "the separator is not one character", where=str(path), allowed='such as ",", "|" or "\\t"'
         )
-    _refuse_time_format(path, settings.get("time_format", ""))
+    refuse_time_format(path, settings.get("time_format", ""))
     name = settings.get("time_zone", "UTC")
     unknown = settings.pop("unknown", [])
     marks = _marks(path, settings.pop("decimal", "."), settings.pop("thousands", ""))
@@ -310,6 +311,10 @@ def _column(path: Path, name: str, table: Any) -> MappedColumn:
         raise FormatError(
             "other stands alone", where=where, allowed="other beside values or a pattern: what all other texts mean"
         )  # fmt: skip
+    if mapped.times and not mapped.is_amount:
+        raise FormatError(
+            f"{name} is no amount, and has times", where=where, allowed="times of amounts and durations"
+        )
     if mapped.pattern and _pattern(where, mapped.pattern).groups != 1:
         raise FormatError("the pattern has not one group", where=where, allowed="one, around what is meant")
     allowed = () if name == WAIT else REQUESTS.column(name).allowed
@@ -351,7 +356,7 @@ def _check(path: Path, table: Mapping[str, Any], kinds: Mapping[str, Any], where
         )  # fmt: skip
 
 
-def _refuse_time_format(path: Path, layout: str) -> None:
+def refuse_time_format(path: Path, layout: str) -> None:
     """FormatError for a form of instants that no text can have, or that leaves their year open: it would be 1900."""
     if not layout:
         return

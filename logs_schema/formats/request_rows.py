@@ -17,6 +17,7 @@ from logs_schema.formats.request_values import (
     CLOCK,
     EXEC_HOST,
     HOSTLIST,
+    LIST,
     QUANTITIES,
     Instant,
     InstantReading,
@@ -24,10 +25,12 @@ from logs_schema.formats.request_values import (
     exec_host,
     hostlist,
     quantity,
+    written_list,
 )
 from logs_schema.tables import UNFINISHED
 
 SITE = "cluster"
+GIVEN_UP = ("killed", "dropped", "rejected")
 NO_MATCH = "no_match"
 """Rule broken by a text that is no amount and does not match the mapping's pattern."""
 _AFTER = {"decided": "arrival", "start": "arrival", "finish": "start"}
@@ -69,8 +72,9 @@ def request_row(
 def _derive(row: dict[str, Any], mapping: RequestMapping) -> None:
     """Start, finish and arrival where the log, or a line of what has ended, has waits and run times in their place.
 
-    A request of no run time that is not said to be completed never started: its finish is when it was given up. So it
-    is of one that was killed as it started and ran on no node that is named, as old versions of Slurm write it.
+    A request of no run time that is not said to be completed never started: its finish is when it was given up; but
+    where requests never wait, only one that is said to be given up. So it is of one that was killed as it started and
+    ran on no node that is named, as old versions of Slurm write it.
     """
     wait_s = row.pop(WAIT, None)
     if WAIT in mapping.columns and "start" not in row and "arrival" in mapping.columns:
@@ -80,7 +84,8 @@ def _derive(row: dict[str, Any], mapping: RequestMapping) -> None:
     if "start" not in row and "run_s" in row and "finish" in row:
         finish_s, run_s = row["finish"], row["run_s"]
         began_s = None if run_s is None or finish_s is None else finish_s - run_s
-        row["start"] = began_s if run_s or row["status"] == "completed" else None
+        ran = row["status"] == "completed" or (mapping.says_waits and row["status"] not in GIVEN_UP)
+        row["start"] = began_s if run_s or ran else None
     if "arrival" not in mapping.columns:
         row["arrival"] = None if began_s is None or wait_s is None else began_s - wait_s
     start_s = row.get("start")
@@ -123,7 +128,22 @@ def _value(
     texts = [text_of(part) for part in found]
     if any(mapping.is_nothing(text) for text in texts):
         return _meaning(one, one.other or "", instants)
-    return _written(one, "/".join(texts), instants)
+    return _times(one, _written(one, "/".join(texts), instants), fields, mapping)
+
+
+def _times(one: MappedColumn, value: Any, fields: Mapping[str, Any], mapping: RequestMapping) -> Any:
+    """An amount times the number in another column, where the mapping names one; None where that says nothing."""
+    if not one.times or value is None:
+        return value
+    text = text_of(found_at(fields, one.times))
+    if mapping.is_nothing(text):
+        return None
+    if (plain := one.plain_amount(text)) is None:
+        raise BadRow(f"not_a_number:{one.column}")
+    factor = number(plain, one.column)
+    if isinstance(value, tuple):
+        return value[0] * factor, value[1]
+    return count(value * factor, one.column) if one.is_count else value * factor
 
 
 def text_of(found: Any) -> str:
@@ -185,6 +205,8 @@ def _nodes(one: MappedColumn, texts: Sequence[str]) -> Any:
             names += hostlist(text, one.column)
         elif one.unit == EXEC_HOST:
             names += exec_host(text, one.column)
+        elif one.unit == LIST:
+            names += written_list(text, one.column)
         else:
             names += [name.strip() for name in text.split(LIST_SEPARATOR)] if is_list else [text]
     if not is_list:
@@ -196,6 +218,8 @@ def _amount(one: MappedColumn, text: str) -> Any:
     """A duration, an amount or a count; a pair where it is for every core or node."""
     if one.unit in QUANTITIES:
         value, per = quantity(text, one.column, one.column_unit, is_binary=one.unit == BINARY_QUANTITY)
+        if one.column_unit == "s":
+            return duration(value * one.scale, one.column)
         return (value * one.scale, per) if per else value * one.scale
     if one.unit == CLOCK:
         value = clock_s(text, one.column)

@@ -1,19 +1,22 @@
 """Fields of any system's log as values of `requests`: instants, durations, amounts, names of nodes.
 
-Units are named by a mapping (`logs_schema.formats.request_mapping`), never guessed. Five are ways of writing:
+Units are named by a mapping (`logs_schema.formats.request_mapping`), never guessed. Six are ways of writing:
 
 * `clock`: `[DAYS-][[HOURS:]MINUTES:]SECONDS`, as Slurm writes durations; PostgreSQL, pandas and Python write
   `1 day 02:03:04`, `2 days 00:00:00` and `1 day, 2:03:04`;
 * `quantity`: a number with a suffix as in Kubernetes, `500m`, `2Gi` (1024), `2G` (1000); alone it is cores, or bytes;
-  small letters are large ones, but for n, u and m (thousandths) without a `b`: `512mb` are megabytes;
+  small letters are large ones, but for n, u and m (thousandths) without a `b`: `512mb` are megabytes; of durations
+  numbers with their units, `120 ms`, `1h30m` (of Go), `2 days`; alone it is seconds;
 * `binary_quantity`: the same where K, M, G and T are powers of 1024, as in Slurm (`4000Mc`) and PBS (`512mb`); `m` of
   memory is M; `c` is for each core, `n` for each node;
 * `hostlist`: `node[01-04,07],login1`;
-* `exec_host`: `node1/0*8+node2/0`, as PBS writes the places of a job: each node counts once.
+* `exec_host`: `node1/0*8+node2/0`, as PBS writes the places of a job: each node counts once;
+* `list`: `['node1', 'node2']`, as Python and JSON write lists, also in CSV.
 
 Every function raises `BadRow` with a rule that names the column.
 """
 
+import ast
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -21,18 +24,21 @@ from datetime import UTC, datetime, tzinfo
 from functools import cached_property
 from typing import NamedTuple
 
-from logs_schema.calendar import DAY_S, HOUR_S
 from logs_schema.casting import float_of
 from logs_schema.formats.fields import instant, number
-from logs_schema.formats.instant_units import INSTANT_UNITS
-from logs_schema.formats.metric_series import UNITS
+from logs_schema.formats.instant_units import LONG_UNITS
+from logs_schema.formats.metric_series import QUANTITY, UNITS
 from logs_schema.formats.reading import BadRow
 
-CLOCK, HOSTLIST, EXEC_HOST = "clock", "hostlist", "exec_host"
-QUANTITIES = QUANTITY, BINARY_QUANTITY = "quantity", "binary_quantity"
+CLOCK, HOSTLIST, EXEC_HOST, LIST = "clock", "hostlist", "exec_host", "list"
+BINARY_QUANTITY = "binary_quantity"
+QUANTITIES = QUANTITY, BINARY_QUANTITY
+NODE_LISTS = (HOSTLIST, EXEC_HOST, LIST)
+WRITTEN = {"s": (CLOCK, QUANTITY), "cores": QUANTITIES, "GiB": QUANTITIES, "MiB": QUANTITIES}
+"""Unit of a column -> ways of writing that a field may have."""
 _MEMORY = {name: gib for name, gib in UNITS["GiB"].items()} | {"TiB": 1024.0}
 AMOUNT_UNITS: Mapping[str, Mapping[str, float]] = {
-    "s": dict(INSTANT_UNITS) | {"min": 60.0, "h": HOUR_S, "d": DAY_S},
+    "s": LONG_UNITS,
     "cores": dict(UNITS["cores"]) | {"percent": 0.01},
     "GiB": _MEMORY,
     "MiB": {name: gib * 1024.0 for name, gib in _MEMORY.items()},
@@ -46,6 +52,14 @@ _CLOCK = re.compile(r"(?:(\d+)(?:-|\s+days?,?\s+))?(?:(?:(\d+):)?(\d+):)?(\d+(?:
 _AMOUNT = r"([+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?)\s*"
 _QUANTITY = re.compile(_AMOUNT + r"([nu]|[kmgtpKMGTPE]?)(i?)([bB]?)()")
 _BINARY_QUANTITY = re.compile(_AMOUNT + r"([kmgtpKMGTPE]?)(i?)([bB]?)([cn]?)")
+_TIMES = re.compile(_AMOUNT + r"([a-zA-Z\u00b5\u03bc]*)\s*")
+_SPELT = {"": 1.0, "m": 60.0, "\u00b5s": 1e-6, "\u03bcs": 1e-6, **LONG_UNITS} | {
+    spelt: LONG_UNITS[unit]
+    for unit, words in (("s", "sec second"), ("min", "min minute"), ("h", "hr hour"), ("d", "day"))
+    for word in words.split()
+    for spelt in (word, f"{word}s")
+}
+"""Units of durations as they are written -> seconds."""
 _PARTS = {"n": 1e-9, "u": 1e-6, "m": 1e-3}
 _BYTES = {"GiB": 2.0**30, "MiB": 2.0**20}
 _POWERS = {"": 0, "K": 1, "M": 2, "G": 3, "T": 4, "P": 5, "E": 6}
@@ -98,7 +112,7 @@ class InstantReading:
                 value = None
             if value is not None:
                 number(text, name)
-                seconds = instant(self.origin_s + value * scale * INSTANT_UNITS[unit], name) or 0.0
+                seconds = instant(self.origin_s + value * scale * LONG_UNITS[unit], name) or 0.0
                 return Instant(seconds, seconds)
         layout = self._layout_with_zone
         if "%z" in layout and not _ZONE_IN_LAYOUT.search(layout):
@@ -133,12 +147,14 @@ def quantity(text: str, name: str, unit: str, *, is_binary: bool) -> tuple[float
     Args:
         text: Such as `500m`, `1500000000n` or `2Gi`, and `4000Mc` of a binary one.
         name: The column, for the rule.
-        unit: Of the result: cores, GiB or MiB.
+        unit: Of the result: cores, GiB, MiB or s.
         is_binary: Whether K, M, G and T are powers of 1024.
 
     Raises:
         BadRow: `not_a_quantity:name`.
     """
+    if unit == "s":
+        return written_s(text, name), ""
     found = (_BINARY_QUANTITY if is_binary else _QUANTITY).fullmatch(text)
     if not found:
         raise BadRow(f"not_a_quantity:{name}")
@@ -150,6 +166,14 @@ def quantity(text: str, name: str, unit: str, *, is_binary: bool) -> tuple[float
         raise BadRow(f"not_a_quantity:{name}")
     factor = _PARTS[prefix] if prefix in _PARTS else base ** _POWERS[prefix.upper()]
     return number(value, name) * factor / _BYTES.get(unit, 1.0), per
+
+
+def written_s(text: str, name: str) -> float:
+    """Seconds of `120 ms`, `1h30m` or `90`; BadRow `not_a_quantity:name`."""
+    parts = _TIMES.findall(text)
+    if not parts or _TIMES.sub("", text) or any(unit.lower() not in _SPELT for _, unit in parts):
+        raise BadRow(f"not_a_quantity:{name}")
+    return sum(number(value, name) * _SPELT[unit.lower()] for value, unit in parts)
 
 
 def hostlist(text: str, name: str) -> list[str]:
@@ -174,6 +198,17 @@ def exec_host(text: str, name: str) -> list[str]:
     if not all(found) or len(nodes) > MOST_NODES:
         raise BadRow(f"not_an_exec_host:{name}")
     return nodes
+
+
+def written_list(text: str, name: str) -> list[str]:
+    """The names in `['node1', 'node2']`, in order; BadRow `not_a_list:name`."""
+    try:
+        found = ast.literal_eval(text)
+    except (ValueError, SyntaxError, TypeError, MemoryError, RecursionError):
+        found = None
+    if not isinstance(found, list | tuple) or not all(isinstance(one, str | int) for one in found):
+        raise BadRow(f"not_a_list:{name}")
+    return [str(one) for one in found]
 
 
 def _expanded(part: str, name: str) -> Iterator[str]:

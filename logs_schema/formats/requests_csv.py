@@ -23,6 +23,7 @@ Readings of the format:
 
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -139,7 +140,7 @@ def facts(paths: Sequence[Path], given: ReadingOptions = NOTHING_GIVEN) -> dict[
             f"Instants that name no zone are of {mapping.time_zone}; days are days in UTC.",
             *notes,
         ),
-        notices=[*_unit_notices(files[0], mapping), *_event_notices(files[0], mapping)] if files else [],
+        notices=[notice for each in _NOTICES for notice in each(files[0], mapping)] if files else [],
         **({"not_found": absent} if files and (absent := _absent_paths(files[0], mapping)) else {}),
     )
 
@@ -197,7 +198,7 @@ def _unit_notices(path: Path, mapping: RequestMapping) -> Iterator[str]:
     as_fields, num_skipped = field_reader(path, mapping)
     lines = first_lines(path)[num_skipped:]
     for one in mapping.columns.values():
-        if not (one.is_instant or one.column_unit == "s") or len(one.sources) != 1:
+        if not (one.is_instant or one.column_unit == "s") or len(one.sources) != 1 or one.scale != 1.0:
             continue
         where = f"{one.column}, from {one.sources[0]} of {path.name}"
         for line in lines:
@@ -235,6 +236,28 @@ def _event_notices(path: Path, mapping: RequestMapping) -> Iterator[str]:
             "its arrival, start and finish (evaluation/examples/requests/google.toml has the SQL); where request_id is "
             "no identity, mend the mapping"
         )
+
+
+def _meaning_notices(path: Path, mapping: RequestMapping) -> Iterator[str]:
+    """That a pattern or the meanings of a status are of none of the first texts: these stay, or all mean one thing."""
+    as_fields, num_skipped = field_reader(path, mapping)
+    for one in mapping.columns.values():
+        is_status = one.column == "status" and one.values and one.other is not None
+        if len(one.sources) != 1 or one.is_amount or not (is_status or (one.pattern and one.other is None)):
+            continue
+        texts: set[str] = set()
+        for line in first_lines(path)[num_skipped:]:
+            with suppress(BadRow):
+                texts.add(_first_text(as_fields(line), one.sources[0], mapping))
+        texts = {text for text in texts if text and not mapping.is_nothing(text)}
+        where, shown = f"{one.column}, from {one.sources[0]} of {path.name}", first(sorted(texts))
+        if one.pattern and texts and not any(one.matcher.fullmatch(text) for text in texts):
+            yield f"{where}: the pattern matches none of the first texts as a whole, and they stay as they are: {shown}"
+        elif is_status and texts and not any(meant_by(one, text) != one.other for text in texts):
+            yield f"{where}: all of the first texts mean {one.other!r}, for values has none of them: {shown}"
+
+
+_NOTICES = (_unit_notices, _event_notices, _meaning_notices)
 
 
 def _absent_paths(path: Path, mapping: RequestMapping) -> list[str]:
@@ -282,7 +305,9 @@ def _counts_from_hidden_zero(files: Sequence[Path], mapping: RequestMapping) -> 
     if mapping.time_format or not files or not arrival.sources:
         return False
     as_fields, num_skipped = field_reader(files[0], mapping)
-    for line in first_lines(files[0])[num_skipped:]:
+    for number, line in lines_of(files[0]):  # nothing may be known of the first thousands
+        if number <= num_skipped:
+            continue
         try:
             text = _first_text(as_fields(line), arrival.sources[0], mapping)
             text = "" if mapping.is_nothing(text) else meant_by(arrival, text)

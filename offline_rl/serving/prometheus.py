@@ -26,7 +26,7 @@ from logs_schema.casting import EARLIEST_S, LATEST_S, float_of
 from logs_schema.errors import ConfigError, FormatError, SchedtwinError
 from logs_schema.formats.mapping import MappedMetric, MetricsMapping
 from logs_schema.formats.metric_series import Samples
-from logs_schema.formats.prometheus import refuse_buckets
+from logs_schema.formats.prometheus import refuse_unfit
 from logs_schema.tables import GATEWAY
 from offline_rl.runner.scaling import POD_RULE, Granted, Reading
 from offline_rl.serving.direct_http import content_of, direct_opener
@@ -95,10 +95,10 @@ class Prometheus:
                 )
             span = {"start": begin_s, "end": end_s, "step": interval_s}
             for series in self._matrix(mapped.source, span):
-                if mapped.only and self._name(series) != mapped.only:
+                if mapped.only and self.mapping.labelled(series["metric"]) != mapped.only:
                     continue
                 name = self._deployment(mapped, series)
-                refuse_buckets(mapped.metric, series["metric"], f"{self.url}: {mapped.source}")
+                refuse_unfit(mapped.metric, series["metric"], f"{self.url}: {mapped.source}")
                 values = self._values(mapped, series)
                 known = [
                     (at, value)
@@ -167,20 +167,16 @@ class Prometheus:
                 )  # fmt: skip
 
     def _deployment(self, mapped: MappedMetric, series: Mapping[str, Any]) -> str:
-        name = self._name(series)
+        name = self.mapping.labelled(series["metric"])
         if mapped.of_gateway or (name is not None and name == self.mapping.gateway):
             return GATEWAY
         if name is None:
             raise MetricsError(
-                f"a series has no label {self.mapping.deployment_label!r}", where=f"{self.url}: {mapped.source}",
+                f"a series has no label {' or '.join(map(repr, self.mapping.labels))}",
+                where=f"{self.url}: {mapped.source}",
                 allowed="a series a deployment, labelled with its name", advice="name the label, or set of_gateway",
             )  # fmt: skip
         return name
-
-    def _name(self, series: Mapping[str, Any]) -> str | None:
-        """The deployment of a series; None where it has no such label."""
-        name = series["metric"].get(self.mapping.deployment_label)
-        return None if name is None else self.mapping.deployment_of(str(name))
 
 
 def needed_of(form: str) -> tuple[str, ...]:

@@ -77,7 +77,7 @@ def test_lumos_statuses(tmp_path, status, expected):
     [
         ({"f10": "-1"}, "negative:wait_time"),
         ({"f11": "-1"}, "negative:run_time"),
-        ({"f12": "0"}, "zero:wall_time"),
+        ({"f12": "-1"}, "negative:wall_time"),
         ({"f8": "0"}, "zero:node_num"),
         ({"f8": "1.5"}, "not_whole:node_num"),
         ({"f8": "1e12"}, "out_of_range:node_num"),

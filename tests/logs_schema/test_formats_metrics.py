@@ -317,7 +317,7 @@ def test_a_mapping_with_a_wrong_constant_or_pattern_is_refused(tmp_path, mapping
 def test_the_mappings_among_the_examples_can_be_read():
     folder = Path(__file__).parents[2] / "evaluation" / "examples" / "metrics"
     mappings = [read_mapping(path) for path in sorted(folder.glob("*.toml"))]
-    assert len(mappings) == 5
+    assert len(mappings) == 7
     assert all("cpu_cores" in {one.metric.column for one in mapping.metrics} for mapping in mappings)
 
 

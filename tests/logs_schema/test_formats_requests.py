@@ -299,7 +299,7 @@ def test_a_capacity_makes_the_log_one_pool(tmp_path: Path) -> None:
     [
         ("", "when requests arrived"),
         (ARRIVAL + 'unti = "ms"', "unknown keys: unti"),
-        (ARRIVAL + 'unit = "min"', "cannot be given in 'min'"),
+        (ARRIVAL + 'unit = "y"', "cannot be given in 'y'"),
         (ARRIVAL + '[columns.cores]\nsource = "c"', "no column 'cores'"),
         (ARRIVAL + '[columns.status]\nsource = "t"\nvalues = {A = "done"}', "status cannot be done"),
         ('time_zone = "Mars"\n' + ARRIVAL, "no time zone 'Mars'"),

@@ -156,12 +156,13 @@ def test_arrivals_follow_from_ends_run_times_and_waits_where_the_log_has_no_othe
     report, rows = imported(tmp_path, never, *lines)
     begins = [(row["arrival"].timestamp(), row["finish"].timestamp()) for row in rows.values()]
     assert begins == [(1709251206.0, 1709251210.0), (1709251210.0, 1709251210.0)]
-    # Of no run time, and not said to be completed
-    assert ["start" in row for row in rows.values()] == [True, False]
+    # What never waits began, of no run time, too
+    assert ["start" in row for row in rows.values()] == [True, True]
     assert report.quarantined["requests"] == {"null:arrival": 1}
     (after := tmp_path / "after").mkdir()
-    _, rows = imported(after, ends + '[columns.wait_s]\nsource = "wait"\n', *lines[:2])
-    assert [row["arrival"].timestamp() for row in rows.values()] == [1709251203.0]
+    _, rows = imported(after, ends + '[columns.wait_s]\nsource = "wait"\n', *lines[:3])
+    assert [row["arrival"].timestamp() for row in rows.values()] == [1709251203.0, 1709251209.0]
+    assert ["start" in row for row in rows.values()] == [True, False]  # nor said to be completed
     with pytest.raises(FormatError, match=r"when requests arrived[\s\S]*wait_s"):
         imported(after, ends, *lines)
 

@@ -1,0 +1,206 @@
+"""Lines of metrics, CSV or JSON, and what stands in them: the fields of a line by column, instants, numbers."""
+
+import ast
+import csv
+import functools
+import json
+import math
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from logs_schema.casting import float_of
+from logs_schema.errors import FormatError, first
+from logs_schema.formats.fields import csv_names
+from logs_schema.formats.files import numbered_lines
+from logs_schema.formats.instant_units import INSTANT_UNITS
+from logs_schema.formats.json_lines import JSON_LINES, below, refuse_other_content
+from logs_schema.formats.mapping import MappedMetric, MetricsMapping
+from logs_schema.formats.metric_series import QUANTITY
+from logs_schema.formats.reading import BadRow, Reject
+from logs_schema.formats.request_mapping import NOTHING
+from logs_schema.formats.request_values import Instant, InstantReading, quantity
+from logs_schema.tables import DEPLOYMENT_SAMPLES
+
+NOT_AN_INSTANT = "not_an_instant:time"
+GO_ZONE = re.compile(r" ([+-]\d{4}) [A-Z]+( m=\S+)?$")
+"""How Go prints the zone of an instant, and the reading of its monotonic clock."""
+SEPARATOR_LINE = re.compile(r"sep=.\s*", re.IGNORECASE)
+"""A first line that tells Excel the separator."""
+STAR = "*"
+_RATE = re.compile(
+    r"([+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?)\s*(K|Mil|M|Bil|B|G)?\s*(?:[a-z]*/s|[a-z]*ps)?",
+    re.IGNORECASE,
+)
+_THOUSANDS = {"": 1.0, "k": 1e3, "m": 1e6, "mil": 1e6, "b": 1e9, "bil": 1e9, "g": 1e9}
+
+
+class MetricLine(NamedTuple):
+    """A line of a file, by columns."""
+
+    instant_s: float
+    fields: dict[str, Any]  # text, or what JSON holds
+    name: str  # of the file
+    number: int
+    line: str
+
+    def found(self, source: str) -> Any:
+        """What the line holds in a column or at a path of JSON, {name: ...} where it has a star; None for nothing."""
+        if self.line[:1] == "{":
+            return at(self.fields, source.split("."))
+        return by_name(source, self.fields) if STAR in source else self.fields.get(source)
+
+
+class NotANumberError(ValueError):
+    """A field holds something else where a number is meant."""
+
+
+def lines_of(
+    path: Path, name: str, mapping: MetricsMapping, counts: list[int]
+) -> Iterator[MetricLine | Reject]:
+    """The lines of a file that is called `name`, counted in `counts`; those that hold no row are rejected."""
+    header: list[str] = []
+    last_s, instants = None, InstantReading(mapping.zone, mapping.time_format)
+    if is_json := path.name.endswith(JSON_LINES):
+        refuse_other_content(path)
+    for number, line in numbered_lines(path):
+        counts[0] = number
+        if not line.strip():
+            counts[1] += 1
+            continue
+        if not is_json and not header:
+            if not SEPARATOR_LINE.fullmatch(line):
+                header = csv_names(line, mapping.separator)
+                _refuse_missing(mapping, header, path)
+            continue
+        fields = fields_of(line, header, mapping)
+        text = "" if fields is None else time_in(fields, mapping, is_json=is_json)
+        instant = _instant(text, INSTANT_UNITS[mapping.time_unit], instants)
+        if fields is None or instant is None:
+            counts[2] += 1
+            rule = NOT_AN_INSTANT if fields is not None else "not_json" if is_json else "field_count"
+            yield Reject(DEPLOYMENT_SAMPLES.name, rule, name, number, line)
+            continue
+        if header:  # a star in the name of a column is no instant
+            fields.pop(mapping.time_column)
+        last_s = instant.not_before(last_s)
+        yield MetricLine(last_s, fields, name, number, line)
+
+
+def fields_of(line: str, header: Sequence[str], mapping: MetricsMapping) -> dict[str, Any] | None:
+    """What a line holds, by the names of the header, or by keys of JSON where there is none; None for neither."""
+    try:
+        if not header:
+            found = json.loads(line)
+            return found if isinstance(found, dict) else None
+        fields = next(csv.reader([line], delimiter=mapping.separator))
+    except (ValueError, RecursionError, csv.Error):
+        return None
+    if len(fields) != len(header):
+        return None
+    return {name: text.strip() for name, text in zip(header, fields, strict=True)}
+
+
+def time_in(fields: Mapping[str, Any], mapping: MetricsMapping, *, is_json: bool) -> str:
+    """The text of a line's instant."""
+    found = at(fields, mapping.time_column.split(".") if is_json else [mapping.time_column])
+    return "" if found is None else str(found)
+
+
+def at(fields: Any, path: Sequence[str]) -> Any:
+    """What stands at a path, {name: ...} where it has a star; None where there is nothing."""
+    while path:
+        if path[0] == STAR and isinstance(fields, dict):
+            of_names = {name: at(value, path[1:]) for name, value in fields.items()}
+            return {name: value for name, value in of_names.items() if value is not None}
+        fields, path = below(fields, path)
+    return fields
+
+
+def by_name(source: str, fields: Mapping[str, Any]) -> dict[str, Any]:
+    """What columns hold whose names are `source` with something for its star, by what stands there."""
+    matches = ((_starred(source).fullmatch(name), value) for name, value in fields.items())
+    return {match[1]: value for match, value in matches if match}
+
+
+@functools.cache
+def _starred(source: str) -> re.Pattern[str]:
+    before, _, after = source.partition(STAR)
+    return re.compile(f"{re.escape(before)}(.+){re.escape(after)}")
+
+
+def is_unknown(found: Any) -> bool:
+    """Whether a field says nothing."""
+    return found is None or (isinstance(found, str) and found.strip().casefold() in NOTHING)
+
+
+def number_of(found: Any) -> float:
+    """A number, NaN for nothing; NotANumberError for anything else."""
+    try:
+        return float_of("nan" if is_unknown(found) else found)
+    except (TypeError, ValueError) as error:
+        raise NotANumberError from error
+
+
+def amount_of(mapped: MappedMetric, found: Any) -> float:
+    """A number of a metric, in the unit of the column where it is written with its own; NotANumberError for others.
+
+    Of fields that are counted any text is as good.
+    """
+    if mapped.metric.combine == "count" and not is_unknown(found):
+        return 1.0
+    if mapped.metric.unit != QUANTITY or is_unknown(found):
+        return number_of(found)
+    column, text = mapped.metric.column, str(found).strip()
+    unit = DEPLOYMENT_SAMPLES.column(column).unit
+    try:
+        if unit != "1/s":
+            return quantity(text, column, unit, is_binary=False)[0]
+    except BadRow as error:
+        raise NotANumberError from error
+    if not (rate := _RATE.fullmatch(text)):
+        raise NotANumberError
+    return number_of(rate[1]) * _THOUSANDS[(rate[2] or "").lower()]
+
+
+def names_of(text: str) -> Any:
+    """What a text such as `{'web': 2}` holds; NotANumberError where it cannot be read."""
+    try:
+        return ast.literal_eval(text)
+    except (ValueError, SyntaxError, TypeError, MemoryError, RecursionError) as error:
+        raise NotANumberError from error
+
+
+def _refuse_missing(mapping: MetricsMapping, header: list[str], path: Path) -> None:
+    metrics = mapping.of_file(path.name)
+    needed = [mapping.time_column, *(one.source for one in metrics)]
+    needed += [name for one in metrics for name in (one.times, one.per, *one.when) if name]
+    needed += [name for name in (mapping.deployment_column, mapping.series_column) if name]
+    columns = dict.fromkeys(name for name in header if name != mapping.time_column)
+
+    def is_there(name: str) -> bool:
+        return bool(by_name(name, columns)) if STAR in name else header.count(name) == 1
+
+    if missing := [name for name in dict.fromkeys(needed) if not is_there(name)]:
+        refuse_other_content(path)
+        raise FormatError(
+            f"the file has no column {first(missing)}, or has it twice",
+            where=f"{path}, line 1", allowed=", ".join(header),
+            advice=f"mend the mapping {mapping.path}, or name the files that it is for; of metrics in files of their "
+            'own say in which each is, file = "cpu*.csv"',
+        )  # fmt: skip
+
+
+def _instant(text: str, unit_s: float, instants: InstantReading) -> Instant | None:
+    """The instant of a number, of ISO 8601 or the mapping's form, or as Go prints it; None for anything else."""
+    if not instants.layout:
+        try:
+            seconds = float_of(text) * unit_s
+            return Instant(seconds, seconds) if math.isfinite(seconds) else None
+        except ValueError:
+            text = GO_ZONE.sub(r"\1", text)
+    try:
+        return instants.read(text, "time", "s")
+    except BadRow:
+        return None
