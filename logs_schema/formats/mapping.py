@@ -228,7 +228,7 @@ def chunks_of(
 
 
 def refuse_absent(mapping: MetricsMapping, met: Collection[tuple[MappedMetric, str]]) -> None:
-    """FormatError where the log has numbers, and none of the gateway or of the deployment that a metric is `only` of.
+    """FormatError where the log has numbers, and none of the gateway, or of a metric's own deployment or lines.
 
     Args:
         mapping: What was meant.
@@ -247,6 +247,13 @@ def refuse_absent(mapping: MetricsMapping, met: Collection[tuple[MappedMetric, s
         )  # fmt: skip
     with_numbers = {mapped for mapped, _ in met}
     for one in mapping.measured:
+        if one.when and one not in with_numbers:
+            held = first([f"{name} = {text!r}" for name, text in one.when.items()])
+            raise FormatError(
+                f"{one.source} has no number in lines with {held}",
+                where=f"{one.metric.where}, when", allowed="texts that the columns hold",
+                advice="mend them, or leave the metric out",
+            )  # fmt: skip
         if one.only and one not in with_numbers:
             raise FormatError(
                 f"{one.source} has no number of the deployment {one.only!r}", where=f"{one.metric.where}, only",

@@ -43,14 +43,13 @@ def test_panels_of_a_dashboard_by_the_example(tmp_path):
     mapping = (EXAMPLES / "grafana.toml").read_text()
     report, rows = imported(tmp_path, folder_of(tmp_path, mapping, **panels), "metrics_csv")
     assert not report.quarantined
-    assert values(rows, "request_rate_per_s") == {"gateway": [1000.0, 2000.0], "cart": [10.0, 20.0]}
-    assert values(rows, "response_p95_s") == {"gateway": [0.98, 1.2], "cart": [0.0125, None]}
-    assert values(rows, "num_replicas") == {"gateway": [3, 4], "cart": [1, 1]}
-    assert values(rows, "cpu_cores_used") == {"gateway": [0.3, None], "cart": [0.5, 1.0]}
-    assert values(rows, "memory_gib_used") == {
-        "gateway": [0.5, pytest.approx(1e9 / 2**30)],
-        "cart": [1.5, 0.5],
-    }
+    rates, times = [1000.0, 2000.0], [0.98, 1.2]
+    assert values(rows, "request_rate_per_s") == {"gateway": rates, "frontend": rates, "cart": [10.0, 20.0]}
+    assert values(rows, "response_p95_s") == {"gateway": times, "frontend": times, "cart": [0.0125, None]}
+    assert values(rows, "num_replicas") == {"frontend": [3, 4], "cart": [1, 1]}
+    assert values(rows, "cpu_cores_used") == {"frontend": [0.3, None], "cart": [0.5, 1.0]}
+    gb = pytest.approx(1e9 / 2**30)
+    assert values(rows, "memory_gib_used") == {"frontend": [0.5, gb], "cart": [1.5, 0.5]}
 
 
 def test_what_is_written_in_no_unit_of_its_column_is_rejected(tmp_path):
@@ -84,6 +83,9 @@ def test_lines_of_one_number_by_the_example_of_microservices(tmp_path):
     assert values(rows, "response_s") == {"a": [0.03], "gateway": [0.06]}
     assert values(rows, "cpu_cores_used") == {"a": [0.5]}
     assert values(rows, "num_replicas") == {"a": [2]}
+    (folder / "mapping.toml").write_text((folder / "mapping.toml").read_text().replace("HTTP_RT", "HTTP_R"))
+    with pytest.raises(FormatError, match="value has no number in lines with metrics = 'HTTP_R'"):
+        imported(tmp_path / "again", folder, "metrics_csv")
 
 
 def test_a_file_that_a_metric_names_has_to_be_there_and_to_have_its_columns(tmp_path):

@@ -76,7 +76,7 @@ def read_jobs(
             + ("" if pool is None else f" of the pool {pool}"),
             allowed="rows with cpu_cores, and with start and finish or run_s",
             advice="choose other days, or another log; where jobs wait for GPUs, import with requests_csv "
-            "and a mapping of their number to cpu_cores",
+            "and a mapping of their number to cpu_cores, where each takes one place, of constant = 1",
         )
     request_id = rows["request_id"].to_numpy(zero_copy_only=False)
     usable = usable[_in_order(arrival_us[usable], request_id[usable])]
