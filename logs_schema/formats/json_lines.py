@@ -9,9 +9,9 @@ from typing import Any
 from logs_schema.errors import FormatError
 from logs_schema.formats.files import head
 
-JSON_LINES = (".jsonl", ".jsonl.gz")
-_LIST = re.compile(r'\{\s*(?:"\w+"\s*:\s*"[^"]*"\s*,\s*)*"(?:items|jobs)"\s*:\s*\[')
-"""How a list begins that kubectl or sacct prints."""
+JSON_LINES = (".jsonl", ".jsonl.gz", ".json", ".json.gz", ".ndjson", ".ndjson.gz")
+_LIST = re.compile(r'\{\s*(?:"\w+"\s*:\s*"[^"]*"\s*,\s*)*"(?:items|jobs|data|results?|records)"\s*:\s*\[')
+"""How a list in one object begins, such as kubectl and sacct print."""
 
 
 def below(found: Any, path: Sequence[str]) -> tuple[Any, Sequence[str]]:
@@ -55,5 +55,5 @@ def refuse_other_content(path: Path) -> None:
     if is_lines and not path.name.endswith(JSON_LINES):
         raise FormatError(
             "the file holds JSON lines, and is not named so", where=str(path),
-            allowed=f"a name that ends in {' or '.join(JSON_LINES)}", advice="rename the file",
+            allowed=f"a name that ends in {' or '.join(JSON_LINES[:2])}", advice="rename the file",
         )  # fmt: skip

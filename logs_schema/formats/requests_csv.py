@@ -50,9 +50,11 @@ NAME = "requests_csv"
 DESCRIPTION = (
     "jobs, tasks or pods of any system: CSV, JSON lines, text (or .gz) or Parquet, with a mapping (TOML)"
 )
-EXPECTED = "CSV, JSON lines (.jsonl) or Parquet (.parquet) with the columns that the mapping (.toml) names"
+EXPECTED = (
+    "CSV, JSON lines (.jsonl, .json) or Parquet (.parquet) with the columns that the mapping (.toml) names"
+)
 TAKES_CAPACITY = True
-LOGS = (".csv", ".jsonl", ".tsv", ".psv", ".log", ".parquet")
+LOGS = (".csv", ".jsonl", ".json", ".ndjson", ".tsv", ".psv", ".log", ".parquet")
 """How the files of a log end that are read from a folder."""
 INVENTORY = ("nodes.csv", "nodes.csv.gz")
 MOST_AGAIN = 0.1

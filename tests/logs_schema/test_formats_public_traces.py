@@ -1,6 +1,9 @@
 """What public traces write otherwise than the logs at hand: zeros for the unknown, amounts for each of several, ways of
 writing durations and lists."""
 
+import json
+import shutil
+import subprocess
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -15,6 +18,7 @@ from logs_schema.importing import import_log
 from tests.logs_schema.collecting import collect, written
 from tests.logs_schema.test_formats_csv import LUMOS_HEADER, LUMOS_JOB, swapped
 from tests.logs_schema.test_formats_requests import ARRIVAL, EXAMPLES, imported, requests_in
+from tests.logs_schema.test_formats_requests_examples import told
 
 SLURM_DATABASE = (
     "id_job,id_user,nodes_alloc,nodelist,cpus_req,state,timelimit,time_submit,time_start,time_end,tres_req,mem_req,partition",
@@ -175,3 +179,39 @@ def test_invocations_of_no_time_ran_unless_they_are_said_to_be_given_up(tmp_path
     status = '[columns.status]\nsource = "state"\nvalues = { ok = "completed", rejected = "rejected" }\n'
     _, rows = imported(said, mapping + status, *lines)
     assert ["start" in row for row in rows.values()] == [True, True, False]
+
+
+@pytest.mark.skipif(not shutil.which("jq"), reason="jq is not installed")
+def test_jobs_of_philly_that_were_tried_several_times_by_its_example(tmp_path):
+    def attempt(start, end, *nodes):
+        return {
+            "start_time": start,
+            "end_time": end,
+            "detail": [{"ip": ip, "gpus": ["gpu0", "gpu1"]} for ip in nodes],
+        }
+
+    job = {"status": "Pass", "vc": "a", "user": "u", "submitted_time": "2017-10-07 01:00:00"}
+    first = attempt("2017-10-07 01:01:00", "2017-10-07 01:02:00", "m1")
+    jobs = [
+        {
+            "jobid": "1",
+            "attempts": [first, attempt("2017-10-07 01:05:00", "2017-10-07 02:05:00", "m2", "m3")],
+        },
+        {"jobid": "2", "attempts": [attempt("2017-10-07 01:05:00", "None", "m2")], "status": "Killed"},
+        {"jobid": "3", "attempts": []},
+    ]
+    (tmp_path / "cluster_job_log").write_text(json.dumps([job | one for one in jobs], indent=4))
+    command = told("philly.toml", "jq --compact", "schedtwin import")
+    subprocess.run(["bash", "-c", command], cwd=tmp_path, check=True)
+    import_log("requests_csv", [tmp_path / "philly.jsonl", EXAMPLES / "philly.toml"], tmp_path / "a")
+    rows = requests_in(tmp_path / "a")
+    asked = ("cpu_cores", "ran_node", "ran_nodes", "status")
+    assert [tuple(rows[name].get(one) for one in asked) for name in "123"] == [
+        (4.0, "m2", ["m2", "m3"], "completed"), (2.0, "m2", None, "killed"), (None, None, None, "completed"),
+    ]  # fmt: skip
+    assert rows["1"]["arrival"] == datetime(2017, 10, 7, 8, tzinfo=UTC)
+    assert [(rows["1"][one] - rows["1"]["arrival"]).total_seconds() for one in ("start", "finish")] == [
+        300,
+        3900,
+    ]
+    assert ["finish" in rows[name] for name in "23"] == [False, False]

@@ -371,7 +371,7 @@ def test_durations_amounts_and_lists_of_hosts() -> None:
         ("jobs.jsonl", '{"apiVersion": "v1", "items": [{"at": 1}]}\n', "one JSON document"),
         ("jobs.json", '{"apiVersion": "v1", "items": [{"at": 1}]}\n', "one JSON document"),
         ("jobs.jsonl", '{"jobs": [{"at": 1}], "meta": {}}\n', "one JSON document"),
-        ("jobs.ndjson", '{"at": 1}\n{"at": 2}\n', "is not named so"),
+        ("jobs.txt", '{"at": 1}\n{"at": 2}\n', "is not named so"),
         ("jobs.pq", "PAR1\x15\x04", "is Parquet"),
     ],
 )
