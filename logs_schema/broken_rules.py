@@ -13,7 +13,7 @@ IN_ORDER = (
 )
 STANDS_FOR_NONE = 'a mapping of requests says what stands for none: values = { 4294967295 = "" }'
 REQUIRED = {
-    "null": "a value",
+    "null": 'a value (a mapping of requests leaves rows without one out by [only], COLUMN = ".+")',
     "not_a_number": 'a number (a mapping of requests says what texts stand for: values = { ">24" = "32" }, and how '
     'numbers are written: decimal = ",", thousands = ".")',
     "not_a_boolean": "true, false, 1 or 0",
