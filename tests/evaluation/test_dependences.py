@@ -63,6 +63,11 @@ def test_amended_ends_are_named():
     assert late.startswith("ends of runs that are too late, amended")
 
 
+def test_run_times_that_more_than_what_is_usual_tells_of_are_named():
+    (found,) = dependences_of(made_cluster(), run_share=0.5)
+    assert "load, hour or request" in found
+
+
 def test_the_slow_drift_that_is_followed_in_any_case_is_nothing_that_a_log_shows():
     still = RunDynamics(scatter=0.1, drift_per_day=DRIFT_PER_DAY)
     assert still.moves

@@ -6,6 +6,7 @@ how wide their durations are (`spread`).
 """
 
 from collections.abc import Callable
+from functools import partial
 from typing import NamedTuple
 
 import jax
@@ -16,11 +17,20 @@ import optax
 from logs_schema.errors import ConfigError
 from twin.contracts import Array, PyTree
 from twin.descent import descend
-from twin.networks import apply
+from twin.networks import apply, shifted
 from twin.placement.encoding import Encoding
 from twin.placement.history import Offers, as_drawn
 from twin.placement.learned import AnswerConfig, AnswerModel, answer_network, answer_parameters, num_inputs
-from twin.placement.outcome_model import Observed, log_likelihood
+from twin.placement.outcome_model import (
+    FROM_USUAL,
+    NUM_OUTPUTS,
+    RUN_LOCATIONS,
+    Mixture,
+    Observed,
+    log_likelihood,
+)
+from twin.placement.plain_runs import drawn_to_plain, plain_outputs
+from twin.placement.run_level import level_shift
 from twin.placement.spread import calibrate_spread
 from twin.placement.support import support_limit_s
 from twin.placement.types import Leaf
@@ -44,6 +54,8 @@ class FitReport(NamedTuple):
     held_out_log_likelihood: Leaf  # [looks, members]
     best_step: Leaf  # [members]
     spread: Leaf  # [2] factors on the scales of waits and run times
+    run_share: Leaf  # [] of the members' own run times, the rest being the plain ones
+    run_level: Leaf  # [] factor on run times
     num_train: Leaf
     num_held_out: Leaf
 
@@ -77,20 +89,20 @@ def fit_answers(
     weights, held_out = _shares(key_split, offers.window, config)
     rows = _padded(offers, weights, held_out, config.num_steps)
     run = fit_program(encoding, config) if program is None else program
-    parameters, *curves = run(jax.random.split(key_fit, config.num_members), rows)
+    found = jax.tree.map(np.asarray, run(jax.random.split(key_fit, config.num_members), rows))
     started, finished = offers.observed.started, offers.observed.finished
     model = AnswerModel(
-        jax.tree.map(np.asarray, parameters),
+        found.parameters,
         # NumPy's numbers, as after loading: Python's would be of another (weak) type and compile everything once more
         np.float64(np.max(offers.observed.wait_s[started], initial=1.0)),
         np.float64(np.max(offers.observed.run_s[finished], initial=1.0)),
         support_limit_s(encoding, offers),
     )
-    train, valid, best, spread = (np.asarray(curve) for curve in curves)
     looks = slice(_num_looks(config))
     return model, FitReport(
-        train[looks], valid[looks], best, spread, int(num_rows - held_out.sum()), int(held_out.sum())
-    )
+        found.train[looks], found.held_out[looks], found.best_step, found.spread, found.run_share, found.run_level,
+        int(num_rows - held_out.sum()), int(held_out.sum()),
+    )  # fmt: skip
 
 
 def _shares(key: Array, window: np.ndarray, config: AnswerConfig) -> tuple[np.ndarray, np.ndarray]:
@@ -151,6 +163,7 @@ class _Rows(NamedTuple):
     cumulative: Leaf  # [members, rows] distribution function of the members' sampling of rows
     aside: Leaf  # [held-out] rows
     aside_weight: Leaf  # [held-out]
+    weight: Leaf  # [rows] 1, 0 of added rows
 
 
 def _padded(offers: Offers, weights: np.ndarray, held_out: np.ndarray, num_steps: int) -> _Rows:
@@ -166,6 +179,7 @@ def _padded(offers: Offers, weights: np.ndarray, held_out: np.ndarray, num_steps
         np.pad(cumulative, ((0, 0), (0, len(source) - num_rows)), constant_values=2.0).astype(np.float32),
         np.resize(kept, aside),
         (np.arange(aside) < len(kept)).astype(np.float32),
+        (np.arange(len(source)) < num_rows).astype(np.float32),
     )
 
 
@@ -187,21 +201,44 @@ def _optimiser(config: AnswerConfig, num_steps: Array) -> optax.GradientTransfor
     )
 
 
-FitProgram = Callable[[Array, _Rows], tuple[PyTree, Array, Array, Array, Array]]
+def _batch(key: Array, below: Array, config: AnswerConfig) -> Array:
+    """[batch] rows drawn by their distribution function [rows]."""
+    rows = jnp.searchsorted(below, jax.random.uniform(key, (config.batch_size,)))
+    return jnp.minimum(rows, below.shape[0] - 1)
+
+
+def _goes_on(carry: _Search, num_steps: Array, config: AnswerConfig) -> Array:
+    num_looks = jnp.maximum(1, num_steps // config.evaluate_every)
+    return (carry.num_looks < num_looks) & (carry.num_looks - carry.best_look < config.patience)
+
+
+class _Fitted(NamedTuple):
+    """What a program returns; curves [looks, members], the rest as in `FitReport`."""
+
+    parameters: PyTree  # leaves [members, ...]
+    spread: Array
+    run_share: Array
+    run_level: Array
+    train: Array
+    held_out: Array
+    best_step: Array
+
+
+FitProgram = Callable[[Array, _Rows], _Fitted]
 
 
 def fit_program(encoding: Encoding, config: AnswerConfig) -> FitProgram:
-    """Compiled once for each shape; the number of gradient steps is an argument, so that fits of few steps share the
-    program of many.
-
-    keys [members], rows -> parameters, both curves [looks, members], best steps [members], spread [2].
-    """
+    """Keys [members], rows -> what is fitted. Compiled once for each shape; the number of gradient steps is an
+    argument, so that fits of few steps share the program of many."""
     network, unit_s = answer_network(config), encoding.problem.time_unit_s
     padded = _padded_size(_num_looks(config), LEAST_LOOKS)
 
     def likelihood(parameters: PyTree, data: _Rows, rows: Array) -> Array:
         inputs = data.inputs[:, rows]
-        distribution = answer_parameters(apply(network, parameters, inputs), inputs, encoding)
+        return of_outputs(apply(network, parameters, inputs), data, rows)
+
+    def of_outputs(outputs: Array, data: _Rows, rows: Array) -> Array:
+        distribution = answer_parameters(outputs, data.inputs[:, rows], encoding)
         observed = jax.tree.map(lambda leaf: leaf[rows], data.observed)
         return log_likelihood(distribution, observed, unit_s, cut_short=bool(encoding.cluster.hazard))
 
@@ -210,8 +247,7 @@ def fit_program(encoding: Encoding, config: AnswerConfig) -> FitProgram:
 
     def gradient_step(carry: tuple, key_step: Array, data: _Rows, below: Array) -> tuple[tuple, Array]:
         parameters, mean, state = carry
-        rows = jnp.searchsorted(below, jax.random.uniform(key_step, (config.batch_size,)))
-        rows = jnp.minimum(rows, below.shape[0] - 1)
+        rows = _batch(key_step, below, config)
         loss, gradient = jax.value_and_grad(mean_loss)(parameters, data, rows, jnp.ones(rows.shape))
         parameters, state = descend(_optimiser(config, data.num_steps), gradient, state, parameters)
         return (parameters, optax.incremental_update(parameters, mean, 1.0 - MEMORY), state), loss
@@ -231,10 +267,6 @@ def fit_program(encoding: Encoding, config: AnswerConfig) -> FitProgram:
             held_out=carry.held_out.at[carry.num_looks].set(-loss),
         )
 
-    def goes_on(carry: _Search, num_steps: Array) -> Array:
-        num_looks = jnp.maximum(1, num_steps // config.evaluate_every)
-        return (carry.num_looks < num_looks) & (carry.num_looks - carry.best_look < config.patience)
-
     def member(key_member: Array, data: _Rows, below: Array) -> tuple[PyTree, Array, Array, Array]:
         key_init, key_looks = jax.random.split(key_member)
         parameters = network.init(key_init, jnp.zeros((num_inputs(encoding.cluster), 1)))
@@ -243,20 +275,71 @@ def fit_program(encoding: Encoding, config: AnswerConfig) -> FitProgram:
         walk = (parameters, parameters, _optimiser(config, data.num_steps).init(parameters))
         start = _Search(walk, parameters, jnp.float32(jnp.inf), zero, zero, none, none)
         last = jax.lax.while_loop(
-            lambda carry: goes_on(carry, data.num_steps),
+            lambda carry: _goes_on(carry, data.num_steps, config),
             lambda carry: look(key_looks, data, below, carry),
             start,
         )
         return last.best, last.train, last.held_out, last.best_look * config.evaluate_every
 
+    def plain_of(key_member: Array, data: _Rows, below: Array) -> Array:
+        def same(outputs: Array, rows: Array) -> Array:
+            return of_outputs(jnp.broadcast_to(outputs[:, None], (NUM_OUTPUTS, rows.shape[0])), data, rows)
+
+        key = jax.random.fold_in(key_member, 1)
+        return plain_outputs(key, same, lambda one: _batch(one, below, config))
+
+    def runs(parameters: PyTree, data: _Rows, rows: Array) -> Mixture:
+        inputs = data.inputs[:, rows]
+        return answer_parameters(apply(network, parameters, inputs), inputs, encoding).run
+
     every = jax.vmap(member, in_axes=(0, None, 0), out_axes=(0, 1, 1, 0))
 
-    def ensemble(keys: Array, data: _Rows) -> tuple[PyTree, Array, Array, Array, Array]:
+    def ensemble(keys: Array, data: _Rows) -> _Fitted:
         parameters, *curves = every(keys, data, data.cumulative)
-        parameters, spread = calibrate_spread(
-            lambda one: likelihood(one, data, data.aside), parameters, data.aside_weight,
-            output_layer=f"Dense_{len(config.hidden)}",
+        plain = jax.vmap(lambda key, below: plain_of(key, data, below))(keys, data.cumulative)
+        settled = _settle(
+            parameters, plain, data, lambda one: likelihood(one, data, data.aside),
+            lambda one, rows: runs(one, data, rows), f"Dense_{len(config.hidden)}", encoding,
         )  # fmt: skip
-        return parameters, *curves, spread
+        return _Fitted(*settled, *curves)
 
     return jax.jit(ensemble)
+
+
+def _settle(
+    parameters: PyTree,
+    plain: Array,
+    data: _Rows,
+    held_out: Callable[[PyTree], Array],
+    runs: Callable[[PyTree, Array], Mixture],
+    layer: str,
+    encoding: Encoding,
+) -> tuple[PyTree, Array, Array, Array]:
+    """What all members settle together once they are fitted: parameters, and spread, share and level of `FitReport`.
+
+    `held_out`: parameters of one member -> log likelihoods of the rows aside; `runs`: the same, rows -> mixtures.
+    """
+    run_share: Array = jnp.float32(1.0)
+    # Where nodes have levels that come and go, how far runs follow them is left to the networks
+    if not encoding.cluster.dynamics.node_variance:
+        parameters, run_share = drawn_to_plain(held_out, parameters, plain, data.aside_weight, layer)
+    parameters, spread = calibrate_spread(held_out, parameters, data.aside_weight, layer)
+    shift = _shift_of(runs, parameters, data, encoding)
+    of_usual = jnp.zeros(NUM_OUTPUTS).at[RUN_LOCATIONS].set(shift * jnp.array(FROM_USUAL))
+    return shifted(parameters, layer, of_usual), spread, run_share, jnp.exp(shift)
+
+
+def _shift_of(
+    runs: Callable[[PyTree, Array], Mixture], parameters: PyTree, data: _Rows, encoding: Encoding
+) -> Array:
+    """[] `level_shift` of all members, `LEAST_ROWS` rows at a time; 0 where the log's ends are amended."""
+    if encoding.reported_ends is not None:
+        return jnp.float32(0.0)
+    rows, seen = jnp.arange(data.weight.shape[0]).reshape(-1, LEAST_ROWS), data.observed
+    each = jax.lax.map(lambda one: jax.lax.map(partial(runs, one), rows), parameters)
+    ordered = [jnp.moveaxis(leaf, 2, 0) for leaf in each]  # [components, members, chunks, rows of a chunk]
+    mixture = Mixture(*(leaf.reshape(*leaf.shape[:2], -1) for leaf in ordered))
+    is_whole = seen.finished & ~(seen.failed & bool(encoding.cluster.hazard))
+    ran = data.weight * (seen.accepted & ~seen.dropped & seen.started)
+    longest_s = jnp.max(jnp.where(seen.finished, seen.run_s, 1.0))
+    return level_shift(mixture, seen.run_s, is_whole, ran, longest_s, encoding.problem.time_unit_s)

@@ -23,6 +23,9 @@ NUM_OUTPUTS = 4 + 6 * NUM_COMPONENTS
 WAIT_SCALES = slice(4 + 2 * NUM_COMPONENTS, 4 + 3 * NUM_COMPONENTS)
 RUN_SCALES = slice(4 + 5 * NUM_COMPONENTS, 4 + 6 * NUM_COMPONENTS)
 """The outputs that are logarithms of scales."""
+RUN_LOCATIONS = slice(4 + 4 * NUM_COMPONENTS, 4 + 5 * NUM_COMPONENTS)
+RUN = slice(4 + 3 * NUM_COMPONENTS, NUM_OUTPUTS)
+"""The outputs that run times are drawn by."""
 MIN_LOG_SCALE, MAX_LOG_SCALE = -6.0, 2.0
 """The least lets the way to a free node be known to a fraction of a per cent, which it often is."""
 WAIT_RESOLUTION = 1e-3

@@ -16,9 +16,13 @@ def dependences_of(
     labels: RunLabels | None = None,
     habits: RunHabits | None = None,
     ends: ReportedEnds | None = None,
+    run_share: float = 0.0,
 ) -> list[str]:
-    """One entry for each dependence that a fit has found; empty where it has found none."""
+    """One entry for each dependence that a fit has found; empty where it has found none. `run_share` is that of
+    `FitReport`."""
     found = []
+    if run_share > 0.0:
+        found.append("run times that move with load, hour or request beyond what is usual")
     if labels is not None:
         parts = {"scenarios": labels.of_scenario, "queues": labels.of_queue}
         named = [

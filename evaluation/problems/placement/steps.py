@@ -62,7 +62,7 @@ POPULATION = "population"
 CURVES = "game.npz"
 """File in a twin's folder: every evaluation of the adversarial game, if there was one."""
 NO_GAME = GameConfig()
-TWIN_CODE = 31
+TWIN_CODE = 32
 """Raised when changes of the code change fits: those of older code are made again."""
 POLICY_CODE = 27
 """Raised whenever the schedulers of a training become others, so that older ones are not taken for them."""
@@ -116,7 +116,11 @@ def build_twin(out: Path, archive_path: Path, config: RunConfig, progress: Progr
         "held_out_log_likelihood": float(np.mean(best)),
         "spread": spread_of(twin.report),
         "dependences": dependences_of(
-            encoding.cluster, encoding.run_labels, encoding.run_habits, encoding.reported_ends
+            encoding.cluster,
+            encoding.run_labels,
+            encoding.run_habits,
+            encoding.reported_ends,
+            float(twin.report.run_share),
         ),
         "num_carried_overflow": twin.windows.num_overflow,
         "population": workload,
