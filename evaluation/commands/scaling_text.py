@@ -82,5 +82,8 @@ def _provenance(facts: dict[str, Any]) -> Section:
         rows.append(
             ("gain in the twin", f"{best} {over}: {extra['gain']:.2f} cores, {low:.2f} at least (95 %)")
         )
+    if over := extra.get("over_log"):
+        told = f"{over['gain']:.2f} cores, {over['least']:.2f} at least (95 %), in the twin under the load of the log"
+        rows.append(("gain over the log", told))
     rows += [("seed", str(manifest["seed"])), ("created", manifest["created"])]
     return "where it comes from", ("", ""), [*rows, ("content hash", manifest["content_hash"])]

@@ -17,9 +17,9 @@ from offline_rl.autoscaling.ladder import ScalingChoice, choose_autoscaler
 from offline_rl.autoscaling.students import StudentConfig, student_policy
 from offline_rl.autoscaling.teaching import TeacherConfig, teach, teacher_policy, train_teacher
 from offline_rl.bundle import read_arrays
-from offline_rl.confidence import half_width
 from offline_rl.rules.autoscaling.autoscaler import Autoscaler, Played, follow, free_config, learned
 from offline_rl.rules.autoscaling.horizontal_pod import PodAutoscalerConfig
+from offline_rl.rules.autoscaling.logged import gains, least, logged_load
 from offline_rl.rules.autoscaling.imitation import students_of, teacher_of
 from offline_rl.rules.autoscaling.published import autoscalers, typical_grants
 from offline_rl.rules.autoscaling.rate_target import static
@@ -41,7 +41,7 @@ from twin.nested import nested
 
 KEPT_SHARE = 0.9
 POD_RULES = ("hpa_calibrated", "hpa_sized")
-"""The rules that a bundle can hold; the better one in the twin is handed over where nothing learned surely beats it."""
+"""The rules that a bundle can hold; one is handed over where nothing learned surely beats it."""
 RULES = ("hpa", *POD_RULES, "rate_target", "lookahead")
 TAUGHT = {"students": StudentConfig(), "students_discrete": StudentConfig(discrete=True)}
 TEACHERS = ("teacher", "teacher_lookahead")
@@ -68,17 +68,18 @@ class ScalingTrial(NamedTuple):
     """What a trial in fresh days of the twin hands over.
 
     Attributes:
-        tried: Name -> mean figures of the autoscaler in the trial, and half the 95 % interval of its reward,
-            `reward_within`.
-        rule: The better one of `POD_RULES`, which is what a learned one is held against.
+        tried: Name -> mean figures of the autoscaler in the trial.
+        rule: The one of `POD_RULES` that gains more over the log at least; a learned one is held against it.
         taken: What is handed over, and why.
         off_by: What the twin's value of the logged grants is off by [cores].
+        over_log: Name -> mean gain over the log's grants, and its least, of the rules and the best that was learned.
     """
 
     tried: dict[str, dict[str, float]]
     rule: str
     taken: ScalingChoice
     off_by: float
+    over_log: dict[str, dict[str, float]]
 
     def facts(self) -> dict[str, Any]:
         """It as JSON values."""
@@ -87,6 +88,7 @@ class ScalingTrial(NamedTuple):
             "tried": self.tried, "rule": self.rule, "recommended": taken.name, "best_learned": taken.best,
             "gain": taken.gain, "gain_low": taken.low if np.isfinite(taken.low) else None,
             "gain_least": taken.least, "off_by": self.off_by, "held_back": taken.why,
+            "over_log": self.over_log,
         }  # fmt: skip
 
 
@@ -233,17 +235,27 @@ def try_in_twin(
     rates, starts = _trial_days(twin, config)
     tried = {name: _tried(one, twin, log, setting, config, rates, starts) for name, one in candidates.items()}
     means = {
-        name: {word: float(np.mean(value)) for word, value in one.items()}
-        | {"reward_within": half_width(one["reward"], 0.975)}
-        for name, one in tried.items()
+        name: {word: float(np.mean(value)) for word, value in one.items()} for name, one in tried.items()
     }
-    rule = max(POD_RULES, key=lambda name: means[name]["reward"])
+    over_log = {name: _over_log(candidates[name], twin, log, setting) for name in POD_RULES}
+    rule = max(POD_RULES, key=lambda name: over_log[name]["least"])
     taken = choose_autoscaler(
         {name: one["reward"] for name, one in tried.items()}, rule,
         [name for name in candidates if name not in RULES],
         num_members=len(twin.laws.work_s), off_by=off_by, is_trusted=is_trusted,
     )  # fmt: skip
-    return ScalingTrial(means, rule, taken, off_by)
+    if taken.best:
+        over_log[taken.best] = _over_log(candidates[taken.best], twin, log, setting)
+    return ScalingTrial(means, rule, taken, off_by, over_log)
+
+
+def _over_log(
+    autoscaler: Autoscaler, twin: ApplicationTwin, log: ScalingLog, setting: ScalingTask
+) -> dict[str, float]:
+    """What an autoscaler gains over the log's own grants, in hours of the log that no setting was chosen on [cores]."""
+    load = logged_load(log, setting.limits, typical_grants(log), len(twin.laws.work_s))
+    gained = gains(autoscaler, load, load.judging, twin, *setting)[0]
+    return {"gain": float(np.mean(gained)), "least": least(gained)}
 
 
 def reachable_s(twin: ApplicationTwin, log: ScalingLog, setting: ScalingTask, config: ScaleConfig) -> float:

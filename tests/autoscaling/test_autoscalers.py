@@ -36,7 +36,8 @@ def laws(work_s, weight):
         memory_gib=0.2 * ones, memory_per_call_gib=0.001 * ones,
         memory_margin_gib=0.0 * ones, weight=jnp.asarray(weight),
         tail_weight=jnp.asarray(weight),
-        tail=jnp.asarray([0.9, 0.0, 0.0, 0.1, 0.0]), spread=0.05 * ones,
+        tail=jnp.asarray([0.9, 0.0, 0.0, 0.1, 0.0]), tail_spread=jnp.zeros(1), spread=0.05 * ones,
+        rate_scatter=0.0 * ones, work_scatter=0.0 * ones,
     )  # fmt: skip
 
 

@@ -7,7 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from tests.autoscaling.test_twin import CONFIG, LIMITS, LOG, at_rest, begin
+from tests.autoscaling.test_twin import CONFIG, LIMITS, LOG, NO_CHANCE, at_rest, begin
 from twin.autoscaling import answers
 from twin.autoscaling.answers import twin_response
 from twin.autoscaling.fitting import LawsConfig, cold_starts, fit_laws
@@ -45,7 +45,7 @@ def test_a_young_replica_costs_work_until_it_is_warm(cold_laws):
     law, grants = jax.tree.map(lambda leaf: jnp.asarray(leaf)[0], cold_laws), begin([2.0, 6.0])
     state, work = at_rest(grants)._replace(young=grants.replicas), []
     for _ in range(40):
-        state, seen = answers._step(law, state, grants, jnp.float32(20.0), jnp.zeros(2), 10.0)
+        state, seen = answers._step(law, state, grants, jnp.float32(20.0), NO_CHANCE, 10.0)
         work.append(
             seen.measured.cpu_cores_used * seen.measured.ready / seen.measured.rate_per_s / law.work_s
         )

@@ -35,6 +35,9 @@ def earning(monkeypatch):
     monkeypatch.setattr(
         scaling_training, "_tried", lambda worth, *_: {"reward": np.full(20, worth), "cpu_cores": np.ones(20)}
     )
+    monkeypatch.setattr(
+        scaling_training, "_over_log", lambda worth, *_: {"gain": float(worth), "least": float(worth)}
+    )
 
 
 def choice(chosen, seed):
@@ -55,7 +58,8 @@ def test_the_better_rule_stays_where_the_gain_is_not_to_be_believed(earning, off
     assert why in trial.taken.why
     facts = trial.facts()
     assert (facts["recommended"], facts["off_by"], facts["gain"]) == (taken, off_by, pytest.approx(1.0))
-    assert facts["tried"]["lookahead"] == {"reward": 9.0, "reward_within": 0.0, "cpu_cores": 1.0}
+    assert facts["over_log"]["students-3"] == {"gain": -1.0, "least": -1.0}
+    assert facts["tried"]["lookahead"] == {"reward": 9.0, "cpu_cores": 1.0}
 
 
 def test_every_seed_has_a_choice_among_its_own_networks(earning, monkeypatch, tmp_path):

@@ -16,7 +16,7 @@ from logs_schema.errors import ConfigError
 from offline_rl.autoscaling.config import SCALE_CODE
 from offline_rl.rules.autoscaling.horizontal_pod import PodAutoscalerConfig, horizontal_pod
 from tests.autoscaling.guarded import setting_of
-from tests.autoscaling.test_twin import CONFIG, LIMITS, LOG, begin
+from tests.autoscaling.test_twin import CONFIG, LIMITS, LOG, NO_CHANCE, begin
 from twin.autoscaling import answers, scaling_log
 from twin.autoscaling.config import AutoscalingConfig
 from twin.autoscaling.fit import fit_application
@@ -157,7 +157,7 @@ def test_replicas_short_of_memory_restart_as_fast_in_steps_of_any_length(dt_s):
     state = answers.TwinApplicationState(
         zeros, grants.replicas, zeros, jnp.zeros((24, 2)), *(jnp.int32(1),) * 3
     )
-    left, _ = answers._step(laws, state, grants, jnp.float32(60.0), zeros, dt_s)
+    left, _ = answers._step(laws, state, grants, jnp.float32(60.0), NO_CHANCE, dt_s)
     np.testing.assert_allclose(left.ready, 4.0 * 0.5 ** (dt_s / 10.0), rtol=1e-4)
 
 

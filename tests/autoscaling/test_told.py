@@ -117,17 +117,20 @@ def test_a_table_of_several_rates_is_no_series(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("promised", "within", "is_shown"),
-    [(-4.0, 0.0, True), (-4.0, 0.6, True), (-4.0, 0.8, False), (-4.9, 0.0, False), (-6.0, 0.0, False)],
-)
-def test_a_training_holds_what_it_hands_over_against_what_the_log_earned(promised, within, is_shown):
-    figures = {"cpu_cores": 1.0, "mean_response_s": 0.1, "reward_within": within}
+    ("least", "is_shown"), [(0.5, True), (0.2, False), (-0.1, False)],
+)  # fmt: skip
+def test_a_training_holds_what_it_hands_over_against_the_logs_own_grants(least, is_shown):
+    figures = {"reward": -4.0, "cpu_cores": 1.0, "mean_response_s": 0.1}
     facts = {
-        "objective_s": 0.5, "objective_is_given": True, "tried": {"hpa_sized": {"reward": promised, **figures}},
-        "logged_reward": -5.0, "off_by": 0.3, "recommended": "hpa_sized", "best_learned": "",
+        "objective_s": 0.5, "objective_is_given": True, "tried": {"hpa_sized": figures}, "logged_reward": -5.0,
+        "off_by": 0.3, "recommended": "hpa_sized", "best_learned": "",
+        "over_log": {"hpa_sized": {"gain": 0.9, "least": least}},
     }  # fmt: skip
     told = trained(facts)
-    assert "the log's own autoscaler: reward -5.00, as logged" in told
+    assert any(
+        "reward -5.00, as logged; hpa_sized gains 0.90 over it" in line and f"{least:.2f} at least" in line
+        for line in told
+    )
     assert any("does not show that hpa_sized is better" in line for line in told) is not is_shown
 
 

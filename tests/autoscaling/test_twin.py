@@ -24,6 +24,7 @@ from twin.rollout import rollout
 
 CALLS, WORK_S, START_S = np.array([1.0, 2.0]), np.array([0.004, 0.01]), 45.0
 FLOOR_S, BETA = np.array([0.005, 0.012]), np.array([1.0, 2.0])
+NO_CHANCE = answers.Chance(*(jnp.ones(2),) * 3, tail=jnp.float32(1.0))
 
 
 def made_log(num_days=2, seed=0):
@@ -173,13 +174,13 @@ def test_replicas_whose_calls_need_more_memory_than_granted_restart(laws):
     """The first has memory for itself but not for its calls; it comes back once started; the other never left."""
     law = jax.tree.map(lambda leaf: jnp.asarray(leaf)[0], laws)
     grants = begin([4.0, 4.0])._replace(memory_gib=jnp.asarray([0.1, 0.5]))
-    state, seen = answers._step(law, at_rest(grants), grants, jnp.float32(60.0), jnp.zeros(2), 10.0)
+    state, seen = answers._step(law, at_rest(grants), grants, jnp.float32(60.0), NO_CHANCE, 10.0)
     np.testing.assert_allclose(state.ready, [2.0, 4.0])
     assert float(seen.measured.num_failures[0]) > 0.0
     assert float(seen.measured.num_failures[1]) == 0.0
     enough = grants._replace(memory_gib=jnp.full(2, 0.5))
     for _ in range(6):
-        state, seen = answers._step(law, state, enough, jnp.float32(60.0), jnp.zeros(2), 10.0)
+        state, seen = answers._step(law, state, enough, jnp.float32(60.0), NO_CHANCE, 10.0)
     np.testing.assert_allclose(state.ready, 4.0, rtol=1e-5)
 
 
@@ -201,7 +202,7 @@ def test_queues_keep_what_was_not_done(laws):
     state = at_rest(grants)
     came = done = 0.0
     for asked in (150.0, 150.0, 20.0, 20.0):
-        state, seen = answers._step(wide, state, grants, jnp.float32(asked), jnp.zeros(2), dt_s)
+        state, seen = answers._step(wide, state, grants, jnp.float32(asked), NO_CHANCE, dt_s)
         came += dt_s * seen.measured.rate_per_s
         done += dt_s * seen.measured.cpu_cores_used / wide.work_s
     np.testing.assert_allclose(done + state.queue, came, rtol=1e-4)

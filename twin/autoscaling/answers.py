@@ -1,7 +1,9 @@
 """The twin of an application as a Response: learned laws under learned load, queues carried from interval to interval.
 
 A stream is simulated with one member of the ensemble from beginning to end, so that what members disagree about shows
-between streams. Within an interval time passes in steps, in which replicas that were ordered become ready.
+between streams. Within an interval time passes in steps, in which replicas that were ordered become ready. Calls and
+their work scatter from interval to interval as counts and sums of independent calls do: a rule that follows the use of
+cores follows that scatter too.
 """
 
 from typing import NamedTuple
@@ -42,6 +44,15 @@ class StepMetrics(NamedTuple):
     gateway: GatewayMetrics
 
 
+class Chance(NamedTuple):
+    """Factors of an interval that nothing explains; leaves [deployments, *streams] unless said otherwise."""
+
+    time: Array  # of the own time
+    rate: Array  # of the calls
+    work: Array  # of the cores used
+    tail: Array  # [*streams] of the 95 % quantile over the mean, from end to end
+
+
 def twin_response(
     laws: Laws,
     config: AutoscalingConfig,
@@ -75,10 +86,10 @@ def twin_response(
     ) -> tuple[TwinApplicationState, ScalingEvents]:
         mine = jax.tree.map(lambda leaf: jnp.moveaxis(leaf[private.member], -1, 0), laws)
         asked = table[private.row % len(table)]
-        noise = mine.spread * jax.random.normal(key, granted.replicas.shape)
+        by_chance = _chance(key, mine, asked, config.interval_s)
 
         def step(private: TwinApplicationState, _: None) -> tuple[TwinApplicationState, StepMetrics]:
-            return _step(mine, private, granted, asked, noise, dt_s)
+            return _step(mine, private, granted, asked, by_chance, dt_s)
 
         private, parts = jax.lax.scan(step, private, None, length=NUM_STEPS)
         time_s = ((private.row + 1) * config.interval_s) % DAY_S
@@ -127,8 +138,24 @@ def num_starts(laws: Laws, interval_s: float) -> int:
     return int(float(np.max(laws.start_up_s)) / (interval_s / NUM_STEPS)) + 1
 
 
+def _chance(key: Array, laws: Laws, asked: Array, interval_s: float) -> Chance:
+    """Drawn for an interval in which `asked` [*streams] requests come a second. Means of calls and work are 1, medians
+    of times."""
+    key, key_tail = jax.random.split(key)
+    calls = jnp.maximum(asked[None] * laws.calls_per_request * interval_s, 1e-6)
+    time, rate, work = jax.random.normal(key, (3, *calls.shape))
+    rate, work = (
+        jnp.exp(jnp.sqrt(variance) * drawn - 0.5 * variance)
+        for variance, drawn in (
+            (jnp.log1p(laws.rate_scatter / calls), rate), (jnp.log1p(laws.work_scatter / calls), work),
+        )
+    )  # fmt: skip
+    tail = jnp.exp(laws.tail_spread[0] * jax.random.normal(key_tail, asked.shape))
+    return Chance(jnp.exp(laws.spread * time), rate, work, tail)
+
+
 def _step(
-    laws: Laws, private: TwinApplicationState, grants: Grants, asked: Array, noise: Array, dt_s: float
+    laws: Laws, private: TwinApplicationState, grants: Grants, asked: Array, by_chance: Chance, dt_s: float
 ) -> tuple[TwinApplicationState, StepMetrics]:
     """A step of an interval, with laws of leaves [deployments, *streams]. Replicas whose calls need more memory than is
     granted restart, half of them in 10 s, and their calls are lost."""
@@ -137,7 +164,7 @@ def _step(
     young = private.young * jnp.exp(-dt_s / laws.cold_s) * jnp.minimum(private.ready / before, 1.0)
     young = young + jnp.maximum(private.ready - before, 0.0)
     on = (grants.replicas > 0.0).astype(jnp.float32)
-    rate = asked[None] * laws.calls_per_request * on
+    rate = asked[None] * laws.calls_per_request * by_chance.rate * on
     cores = jnp.minimum(grants.cpu_cores, laws.most_cores)
     ready = jnp.maximum(private.ready, 0.05)
     cold = 1.0 + laws.cold_work * jnp.clip(young / ready, 0.0, 1.0)
@@ -151,7 +178,7 @@ def _step(
     done = jnp.maximum(rate + (private.queue - queue - refused) / dt_s, 0.0)
     rho = rate / capacity
     log_floor = laws.log_floor + jnp.log(cold)
-    own = law_s(log_floor, laws.gamma, laws.log_beta, laws.log_power, rho, cores) * jnp.exp(noise)
+    own = law_s(log_floor, laws.gamma, laws.log_beta, laws.log_power, rho, cores) * by_chance.time
     own = own + 0.5 * (private.queue + queue) / capacity
     number = jnp.minimum(done * own / ready, laws.connections)
     memory = laws.memory_gib + laws.memory_per_call_gib * number
@@ -161,10 +188,11 @@ def _step(
     time_s, tail_s = laws.weight * own * on, laws.tail_weight * own * on
     mean_s = jnp.sum(time_s, axis=0)
     ratio = jnp.exp(jnp.clip(jnp.sum(laws.tail * tail_features(time_s, tail_s, rho), axis=0), 0.3, 1.4))
+    ratio = ratio * by_chance.tail
     failing = jnp.clip(refused / jnp.maximum(dt_s * rate, 1e-6), 0.0, 1.0)
     survives = jnp.exp(jnp.sum(laws.calls_per_request * on * jnp.log1p(-0.999 * failing), axis=0))
     requests = asked * dt_s
-    used = done * work_s / ready
+    used = jnp.minimum(done * work_s * by_chance.work / ready, grants.cpu_cores)
     measured = DeploymentMetrics(rate, used, memory, private.ready, own, refused)
     gateway = GatewayMetrics(
         asked, mean_s, requests * (1.0 - survives), histogram(mean_s, ratio * mean_s, requests * survives)

@@ -29,6 +29,8 @@ COLD_S = (30.0, 60.0, 120.0, 300.0)
 """Times that are tried in which what a call takes more in a young replica falls by a factor of e."""
 LEAST_STARTS, SURELY, LEAST_COLD = 10, 5.0, 0.1
 """Starts that a log needs to show cold ones; standard errors above zero, and share of work, from which they count."""
+LARGEST_SHARE = 0.99
+"""Scatter beyond this quantile counts as the quantile: single bursts of calls that wait are no scatter."""
 MARGIN_SHARE = 0.99
 """Share of the intervals whose use of memory stays within the margin above the line."""
 
@@ -82,11 +84,11 @@ def fit_laws(log: ScalingLog, config: LawsConfig | None = None) -> Laws:
     parts = [_read_off(log, rows) for rows in draws]
     rows = np.stack([random.choice(rows, config.rows) for rows in draws])
     fitted, spread = _fit_own_times(log, parts, rows, config)
-    members, cold = [], cold_starts(log)
+    members, common = [], cold_starts(log) | scatter(log)
     for member, part in enumerate(parts):
         own = {name: fitted[name][member] for name in fitted}
         weights = _end_to_end(log, part, draws[member])
-        laws: dict[str, Any] = {**part, **own, "spread": spread[member], **weights, **cold}
+        laws: dict[str, Any] = {**part, **own, "spread": spread[member], **weights, **common}
         members.append(Laws(**laws))
     return jax.tree.map(lambda *leaves: np.stack(leaves).astype(np.float32), *members)
 
@@ -140,6 +142,41 @@ def cold_starts(log: ScalingLog) -> dict[str, np.ndarray]:
             if left < best and surely and slope > LEAST_COLD:
                 best, cold_work[one], cold_s[one] = left, slope, fades_s
     return {"cold_work": cold_work, "cold_s": cold_s}
+
+
+def scatter(log: ScalingLog) -> dict[str, np.ndarray]:
+    """How calls, and the work of a call, scatter from interval to interval; leaves [deployments].
+
+    Of calls that come and work independently, the relative variance of their number (`rate_scatter`), and of their work
+    (`work_scatter`), is so much over the number that is expected: 1 of a Poisson process of its own, less of calls that
+    most requests make. Differences of consecutive intervals tell scatter from drift; the largest count as the
+    `LARGEST_SHARE` quantile does.
+    """
+    column = log.columns
+    calls = column["request_rate_per_s"] * log.interval_s
+    asked = np.broadcast_to(log.gateway["request_rate_per_s"][:, None] * log.interval_s, calls.shape)
+    used = column["cpu_cores_used"] * column["ready_replicas"]
+    usable = ~log.censored[:, None]
+
+    def over_number(value: np.ndarray, cause: np.ndarray, number: np.ndarray) -> np.ndarray:
+        known = usable & np.isfinite(value) & np.isfinite(cause) & (number > 0.0)
+        value, cause = (np.where(known, one, np.nan) for one in (value, cause))
+        with np.errstate(invalid="ignore", divide="ignore"):
+            away = value / cause * (np.nansum(cause, axis=0) / np.nansum(value, axis=0))
+            square = np.diff(away, axis=0) ** 2 / (1.0 / number[1:] + 1.0 / number[:-1])
+        found = np.zeros(calls.shape[1])
+        for one in range(len(found)):
+            mine = square[np.isfinite(square[:, one]), one]
+            if len(mine):
+                found[one] = np.mean(np.minimum(mine, np.quantile(mine, LARGEST_SHARE)))
+        return found
+
+    with np.errstate(invalid="ignore"):
+        expected = asked * np.nansum(calls, axis=0) / np.nansum(np.where(np.isfinite(calls), asked, 0.0), axis=0)
+    return {
+        "rate_scatter": over_number(calls, asked, expected),
+        "work_scatter": over_number(used, calls, calls),
+    }
 
 
 def calls_held(log: ScalingLog) -> np.ndarray:
@@ -298,7 +335,7 @@ def _end_to_end(log: ScalingLog, part: dict[str, np.ndarray], rows: np.ndarray) 
     has_tail = np.isfinite(tail_s) & (tail_s > 0.0)
     if has_tail.sum() < 10:  # the log has no quantile: that of one exponential time
         tail = np.array([np.log(P95_OF_EXPONENTIAL), *[0.0] * 4])
-        return {"weight": weight, "tail_weight": weight, "tail": tail}
+        return {"weight": weight, "tail_weight": weight, "tail": tail, "tail_spread": np.zeros(1)}
     longer = np.median(tail_s[has_tail] / mean_s[has_tail])
     tail_weight = _weights(own[has_tail], tail_s[has_tail], longer * calls)
     rho = rho_of(log, part["work_s"], part["most_cores"])[rows][known]
@@ -308,7 +345,8 @@ def _end_to_end(log: ScalingLog, part: dict[str, np.ndarray], rows: np.ndarray) 
     x, y = features[usable], np.log(tail_s[usable] / mean_s[usable])
     ridge = 1e-3 * len(y) * np.diag([0.0, *[1.0] * (x.shape[1] - 1)])
     tail = np.linalg.solve(x.T @ x + ridge, x.T @ y)
-    return {"weight": weight, "tail_weight": tail_weight, "tail": tail}
+    spread = np.std(y - x @ tail, keepdims=True)
+    return {"weight": weight, "tail_weight": tail_weight, "tail": tail, "tail_spread": spread}
 
 
 def _weights(own: np.ndarray, target_s: np.ndarray, usual: np.ndarray) -> np.ndarray:

@@ -47,7 +47,10 @@ class Laws(NamedTuple):
     weight: Array  # of an own time in the time from end to end
     tail_weight: Array  # of an own time in the 95 % quantile from end to end
     tail: Array  # [members, tail features] log of 95 % quantile over mean
+    tail_spread: Array  # [members, 1] deviation of that logarithm around it
     spread: Array  # deviation of the logarithm of own times around the law
+    rate_scatter: Array  # variance of the calls of an interval around those expected, over their number
+    work_scatter: Array  # relative variance of the work of an interval, times the number of its calls
 
 
 MIX_SPREAD, MIX_COPIES = 0.3, 12

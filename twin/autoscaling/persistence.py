@@ -42,7 +42,8 @@ def load_application_twin(folder: Path) -> ApplicationTwin:
     meaning = _meaning(folder)
     number = len(meaning["deployments"])
     shapes: dict[str, Any] = {name: np.zeros((0, number), np.float32) for name in Laws._fields}
-    laws = Laws(**{**shapes, "tail": np.zeros((0, TAIL_FEATURES), np.float32)})
+    shapes |= {"tail": np.zeros((0, TAIL_FEATURES), np.float32), "tail_spread": np.zeros((0, 1), np.float32)}
+    laws = Laws(**shapes)
     load = LoadModel(np.zeros(0), np.zeros((0, meaning["rows_of_a_piece"])), np.zeros(()))
     coverage = ScalingCoverage(*(np.zeros(number) for _ in ScalingCoverage._fields))
     like = {"laws": laws, "load": load, "coverage": coverage}

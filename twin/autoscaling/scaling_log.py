@@ -176,6 +176,17 @@ def read_scaling_log(
     return log
 
 
+def without_gaps(values: np.ndarray) -> np.ndarray:
+    """Columns [rows, ...] with gaps filled by what stood before them (after them, at the beginning)."""
+    filled = values.copy()
+    for column in filled.T:
+        known = np.flatnonzero(np.isfinite(column))
+        if len(known):
+            place = np.clip(np.searchsorted(known, np.arange(len(column)), side="right") - 1, 0, None)
+            column[:] = column[known[place]]
+    return filled
+
+
 def ready_or_granted(columns: dict[str, np.ndarray]) -> np.ndarray:
     """Replicas that were ready; of a deployment of which that is never logged, those granted."""
     ready = columns["ready_replicas"]

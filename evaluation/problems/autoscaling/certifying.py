@@ -23,13 +23,14 @@ from evaluation.jobs.unfinished import NOTHING_KEPT, Unfinished
 from logs_schema import Archive
 from logs_schema.errors import ArchiveError, ConfigError
 from offline_rl.rules.autoscaling.autoscaler import Autoscaler, Played, follow, free_config, free_limits
+from offline_rl.rules.autoscaling.logged import logged_grants
 from twin.autoscaling.answers import twin_response
 from twin.autoscaling.config import AutoscalingConfig
 from twin.autoscaling.fit import fit_application
 from twin.autoscaling.fitting import rho_of
 from twin.autoscaling.persistence import ApplicationTwin
 from twin.autoscaling.rewards import cost_under_slo, violation
-from twin.autoscaling.scaling_log import DAY_S, ScalingLog, read_scaling_log
+from twin.autoscaling.scaling_log import DAY_S, ScalingLog, read_scaling_log, without_gaps
 from twin.autoscaling.state import ScalingState
 from twin.autoscaling.types import Grants, quantile_s
 from twin.contracts import Array
@@ -70,10 +71,8 @@ def simulated_again(twin: ApplicationTwin, log: ScalingLog) -> ReplayedDays:
     """The intervals of a log in the twin, under the grants of the log."""
     members = np.asarray(twin.laws.work_s).shape[0]
     asked = without_gaps(log.gateway["request_rate_per_s"][:, None])[:, 0]
-    granted = [without_gaps(log.columns[name]) for name in ("cpu_cores", "memory_gib", "num_replicas")]
-    granted[1] = np.where(np.isfinite(granted[1]), granted[1], 1e3)  # memory that is not logged is enough
-    grants = Grants(*(jnp.asarray(one, jnp.float32) for one in granted))
     number, length = len(twin.deployments), len(asked)
+    grants = logged_grants(log, np.full(number, 1e3))  # memory that is not logged is enough
     free = free_limits(number)
     config = AutoscalingConfig(interval_s=twin.interval_s, window=2)
     first = jax.tree.map(lambda leaf: leaf[0], grants)
@@ -250,17 +249,6 @@ def beyond_in_words(twin: ApplicationTwin, beyond: np.ndarray) -> list[str]:
         for one in worst
     )
     return [f"Loaded or granted beyond the training days, where the twin answers with pessimism: {named}."]
-
-
-def without_gaps(values: np.ndarray) -> np.ndarray:
-    """Columns [rows, ...] with gaps filled by what stood before them (after them, at the beginning)."""
-    filled = values.copy()
-    for column in filled.T:
-        known = np.flatnonzero(np.isfinite(column))
-        if len(known):
-            place = np.clip(np.searchsorted(known, np.arange(len(column)), side="right") - 1, 0, None)
-            column[:] = column[known[place]]
-    return filled
 
 
 def _ratio(day: np.ndarray, mine: np.ndarray, logged: np.ndarray, usable: np.ndarray) -> Statistic:

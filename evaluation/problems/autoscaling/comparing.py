@@ -32,13 +32,10 @@ from evaluation.comparison.shifts import TestDays
 from evaluation.jobs.unfinished import NOTHING_KEPT, Unfinished
 from evaluation.judges.named import RAISED
 from evaluation.judges.user_policies import raised
-from evaluation.problems.autoscaling.certifying import without_gaps
 from evaluation.problems.autoscaling.episodes import (
     EPISODES,
     WARM_UP_S,
-    as_that_day,
     counted,
-    grants_of,
     rows_of_episode,
     starts_of,
     sums_in_log,
@@ -54,13 +51,14 @@ from logs_schema.errors import ArchiveError, ConfigError
 from logs_schema.progress import Progress
 from offline_rl.recipes.scaling_training import POD_RULES, ScalingTask
 from offline_rl.rules.autoscaling.autoscaler import Autoscaler, follow, free_config, free_limits
+from offline_rl.rules.autoscaling.logged import as_that_day, logged_grants
 from offline_rl.rules.autoscaling.published import typical_grants
 from twin.autoscaling.answers import twin_response
 from twin.autoscaling.config import GrantLimits
 from twin.autoscaling.fit import fit_application
 from twin.autoscaling.persistence import load_application_twin, save_application_twin
 from twin.autoscaling.rewards import Reward
-from twin.autoscaling.scaling_log import DAY_S, TABLE, ScalingLog, read_scaling_log
+from twin.autoscaling.scaling_log import DAY_S, TABLE, ScalingLog, read_scaling_log, without_gaps
 from twin.autoscaling.types import Grants
 from twin.contracts import Array, Response
 
@@ -254,7 +252,7 @@ def _twin_day(
             twin.laws, free, limits, rates, length, typical_grants(log), starts=starts + before
         )
 
-    return Day(TWIN, shift, starts, respond, grants_of(log, task), in_log)
+    return Day(TWIN, shift, starts, respond, logged_grants(log, task.limits.max_memory_gib), in_log)
 
 
 def _true_day(

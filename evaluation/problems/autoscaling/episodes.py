@@ -4,14 +4,13 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from evaluation.problems.autoscaling.certifying import without_gaps
 from offline_rl.recipes.scaling_training import ScalingTask
-from offline_rl.rules.autoscaling.autoscaler import Autoscaler, Played
+from offline_rl.rules.autoscaling.autoscaler import Played
+from offline_rl.rules.autoscaling.logged import logged_grants
 from twin.autoscaling.logged_intervals import logged_events
 from twin.autoscaling.rewards import Reward, earned
 from twin.autoscaling.scaling_log import DAY_S, ScalingLog
-from twin.autoscaling.state import ScalingState
-from twin.autoscaling.types import Grants, kept_objective
+from twin.autoscaling.types import kept_objective
 from twin.contracts import Array
 
 EPISODES, WARM_UP_S = 12, 600.0
@@ -31,17 +30,6 @@ def starts_of(asked: np.ndarray, interval_s: float) -> np.ndarray:
     starts = np.arange(len(asked) // length) * length
     known_share = np.isfinite(asked[: len(starts) * length]).reshape(-1, length).mean(axis=1)
     return starts[known_share >= LEAST_LOGGED]
-
-
-def as_that_day(grants: Grants, starts: np.ndarray) -> Autoscaler:
-    """The logged behaviour of a day: every episode follows its own hours of it."""
-    first = jnp.asarray(starts)
-
-    def decide(_key: Array, memory: Array, _state: ScalingState) -> tuple[Array, Grants]:
-        rows = first + memory + 1
-        return memory + 1, Grants(*(leaf[rows].T for leaf in grants))
-
-    return Autoscaler(lambda _grants: jnp.int32(0), decide)
 
 
 def counted(played: Played, task: ScalingTask, known: Array | bool = True) -> dict[str, Array]:
@@ -64,19 +52,12 @@ def counted(played: Played, task: ScalingTask, known: Array | bool = True) -> di
     return {name: jnp.sum(jnp.where(known, leaf, 0.0), axis=0) for name, leaf in parts.items()}
 
 
-def grants_of(log: ScalingLog, task: ScalingTask) -> Grants:
-    """[intervals, deployments] the grants of a log without gaps; memory that is not logged is what the bounds allow."""
-    columns = [without_gaps(log.columns[name]) for name in ("cpu_cores", "memory_gib", "num_replicas")]
-    columns[1] = np.where(np.isfinite(columns[1]), columns[1], np.asarray(task.limits.max_memory_gib)[None])
-    return Grants(*(jnp.asarray(one, jnp.float32) for one in columns))
-
-
 def sums_in_log(
     log: ScalingLog, starts: np.ndarray, task: ScalingTask, reward: Reward
 ) -> dict[str, np.ndarray]:
     """What the log says came of its own grants: sums over each episode, as `counted`; [episodes]. Intervals of which it
     does not say enough count for nothing."""
-    events = logged_events(log)._replace(grants=jax.tree.map(jnp.transpose, grants_of(log, task)))
+    events = logged_events(log)._replace(grants=jax.tree.map(jnp.transpose, logged_grants(log, task.limits.max_memory_gib)))
     worth = reward(task.scaling, task.limits, events.grants, earned(task.scaling, events))
     skip, length = int(WARM_UP_S / task.scaling.interval_s), rows_of_episode(task.scaling.interval_s)
     rows = starts[None] + np.arange(1 + skip, length)[:, None]

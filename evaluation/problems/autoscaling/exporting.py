@@ -56,7 +56,7 @@ def export_policy(out: Path, policy: Path, options: ExportOptions) -> dict[str, 
         "chosen": chosen, "in_twin": tried[chosen], "licence": options.licence, "seed": seed,
         "train_days": manifest.extra.get("train_days"), "certificate": manifest.extra.get("certificate"),
         **{word: manifest.extra.get(word) for word in ("recommended", "rule", "best_learned", "gain", "gain_low")},
-        **trained_in(manifest),
+        "over_log": manifest.extra.get("over_log", {}).get(chosen), **trained_in(manifest),
     }  # fmt: skip
     export_scaling(
         params, places_of, out, setting, seed=seed, made_from={"policy": manifest.content_hash}, extra=facts,

@@ -304,18 +304,19 @@ def _unreachable(facts: Facts) -> list[str]:
 
 
 def _beside_the_log(facts: Facts) -> list[str]:
-    """What the log itself earned, which is measured, beside what the twin promises of what is handed over."""
+    """What the log itself earned, which is measured, and what the twin promises over it of what is handed over."""
     earned, name = facts.get("logged_reward"), facts["recommended"]
     if earned is None:
         return []
-    lines = [f"the log's own autoscaler: reward {earned:.2f}, as logged"]
-    tried = facts["tried"][name]
-    within = tried.get("reward_within", 0.0)  # its days are not those of the log
-    if tried["reward"] - within <= earned + facts["off_by"]:
-        off = f"{facts['off_by']:.2f}" + (f" and known within {within:.2f}" if within else "")
+    found = facts["over_log"][name]
+    lines = [
+        f"the log's own autoscaler: reward {earned:.2f}, as logged; {name} gains {found['gain']:.2f} over it under the "
+        f"load of the log, {found['least']:.2f} at least (95 %)"
+    ]
+    if found["least"] <= facts["off_by"]:
         lines.append(
-            f"the twin, whose rewards are off by {off}, does not show that {name} is better than that: "
-            "let it recommend beside what runs, before it writes anything"
+            f"the twin, whose value of the logged grants is off by {facts['off_by']:.2f}, does not show that {name} is "
+            "better than that: let it recommend beside what runs, before it writes anything"
         )
     return lines
 

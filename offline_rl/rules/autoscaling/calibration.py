@@ -1,4 +1,6 @@
-"""Settings of a rule, searched in a twin: all of a grid play under the same load, the best mean reward wins."""
+"""Settings of a rule, searched in a twin: all of a grid play under the same load. What counts is what a setting gains over
+the log's own grants at least, so that what is close to what ran, and therefore well known, is not left for a little.
+"""
 
 from collections.abc import Callable, Sequence
 from typing import Any, TypeVar
@@ -7,6 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from offline_rl.rules.autoscaling.autoscaler import Autoscaler
+from offline_rl.rules.autoscaling.logged import least
 
 Settings = TypeVar("Settings", bound=tuple[Any, ...])
 
@@ -20,19 +23,19 @@ def repeated(grid: Sequence[Settings], times: int, *, with_seats: bool) -> Setti
 def calibrated(
     grid: Sequence[Settings],
     make: Callable[[Settings], Autoscaler],
-    worth: Callable[[Autoscaler, np.ndarray], np.ndarray],
-    starts: np.ndarray,
+    gains: Callable[[Autoscaler], np.ndarray],
+    num_episodes: int,
     *,
     with_seats: bool,
 ) -> Settings:
-    """The best setting of a grid.
+    """The setting of a grid that gains the most at least.
 
     Args:
         grid: The settings.
         make: Settings with leaves as `repeated` makes them -> autoscaler.
-        worth: (autoscaler, [streams] first rows of its episodes) -> [streams] reward.
-        starts: [episodes] first rows that every setting is tried on.
+        gains: Autoscaler of all the grid -> [settings, episodes] what it gains.
+        num_episodes: That every setting is tried on.
         with_seats: Whether settings stand beside seats.
     """
-    found = worth(make(repeated(grid, len(starts), with_seats=with_seats)), np.tile(starts, len(grid)))
-    return grid[int(np.argmax(found.reshape(len(grid), len(starts)).mean(axis=1)))]
+    found = gains(make(repeated(grid, num_episodes, with_seats=with_seats)))
+    return grid[int(np.argmax([least(one) for one in found]))]

@@ -1,0 +1,141 @@
+"""What the log's own grants come to in a twin, under the load that they met: what others have to beat.
+
+An autoscaler that plays the same hours beside them, in the same members of the twin, shows what it gains. What the twin
+gets wrong of both, and how days differ, cancels; a reward that the log measured on other days is no match for one that a
+twin promises.
+"""
+
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from offline_rl.confidence import half_width
+from offline_rl.rules.autoscaling.autoscaler import Autoscaler, follow, free_config, free_limits
+from twin.autoscaling.answers import twin_response
+from twin.autoscaling.config import AutoscalingConfig, GrantLimits
+from twin.autoscaling.persistence import ApplicationTwin
+from twin.autoscaling.rewards import cost_under_slo
+from twin.autoscaling.scaling_log import ScalingLog, without_gaps
+from twin.autoscaling.state import ScalingState
+from twin.autoscaling.types import Grants
+from twin.contracts import Array, PyTree
+
+STEPS, WARM_UP_S = 480, 600.0
+"""Intervals of an episode at most, and the beginning of each that does not count: it has the log's usual grants."""
+LEAST_EPISODES, MOST_EPISODES = 2, 30
+"""Episodes of each half for every member of the twin at least, where the log has the intervals, and in all at most."""
+LEVEL = 0.975
+
+
+class LoggedLoad(NamedTuple):
+    """Episodes of a log: every other one is for choosing, the rest for judging what was chosen.
+
+    Attributes:
+        rates: [intervals] requests a second.
+        grants: Of the log, leaves [intervals, deployments].
+        usual: What episodes begin with, leaves [deployments].
+        choosing, judging: [episodes] first rows, by turns; as many as the members of the twin share alike.
+        steps: Intervals of an episode, the first `warm_up` of which do not count.
+    """
+
+    rates: np.ndarray
+    grants: Grants
+    usual: Grants
+    choosing: np.ndarray
+    judging: np.ndarray
+    steps: int
+    warm_up: int
+
+
+def logged_load(log: ScalingLog, limits: GrantLimits, usual: Grants, num_members: int) -> LoggedLoad:
+    """The episodes of a log in which at least half of the rates are known; all of them where none is."""
+    asked = log.gateway["request_rate_per_s"]
+    length = min(max(len(asked) // (2 * LEAST_EPISODES * num_members), 2), STEPS)
+    starts = np.arange(max(len(asked) // length, 1)) * length
+    known = np.array([np.isfinite(asked[start : start + length]).mean() for start in starts])
+    starts = starts[known >= 0.5] if np.any(known >= 0.5) else starts
+    steps = length - 1
+    choosing, judging = (
+        _shared_alike(one, num_members) for one in (starts[::2], starts[1::2] if len(starts) > 1 else starts)
+    )
+    return LoggedLoad(
+        without_gaps(asked[:, None])[:, 0].astype(np.float32), logged_grants(log, limits.max_memory_gib), usual,
+        choosing, judging, steps, min(int(WARM_UP_S / log.interval_s), steps // 4),
+    )  # fmt: skip
+
+
+def gains(
+    autoscaler: Autoscaler,
+    load: LoggedLoad,
+    starts: np.ndarray,
+    twin: ApplicationTwin,
+    config: AutoscalingConfig,
+    limits: GrantLimits,
+    times: int = 1,
+) -> np.ndarray:
+    """[times, episodes] mean reward of an interval over that of the log's grants [cores].
+
+    Args:
+        autoscaler: Of `times` settings side by side, the episodes of each together.
+        load: Of the log.
+        starts: [episodes] of it.
+        twin: Of the application.
+        config, limits: What is decided about.
+        times: Number of settings.
+    """
+    as_logged = as_that_day(load.grants, starts)
+    free = free_limits(len(twin.deployments))  # a log may have left the bounds
+    usual = _rewards(as_logged, load, starts, twin, config, free)
+    found = _rewards(autoscaler, load, np.tile(starts, times), twin, config, limits)
+    gained: np.ndarray = found.reshape(times, -1) - usual[None]
+    return gained
+
+
+def least(gained: np.ndarray) -> float:
+    """Lower end of the 95 % interval of a mean gain [episodes]; the mean of one episode."""
+    within = half_width(gained, LEVEL) if len(gained) > 1 else 0.0
+    return float(np.mean(gained)) - within
+
+
+def as_that_day(grants: Grants, starts: np.ndarray) -> Autoscaler:
+    """The logged behaviour: every episode [episodes] follows its own rows of the log."""
+    first = jnp.asarray(starts)
+
+    def decide(_key: Array, memory: Array, _state: ScalingState) -> tuple[Array, Grants]:
+        rows = first + memory + 1
+        return memory + 1, Grants(*(leaf[rows].T for leaf in grants))
+
+    return Autoscaler(lambda _grants: jnp.int32(0), decide)
+
+
+def logged_grants(log: ScalingLog, memory_gib: PyTree) -> Grants:
+    """[intervals, deployments] the grants of a log without gaps; memory that is not logged is `memory_gib`."""
+    columns = [without_gaps(log.columns[name]) for name in ("cpu_cores", "memory_gib", "num_replicas")]
+    columns[1] = np.where(np.isfinite(columns[1]), columns[1], np.asarray(memory_gib)[None])
+    return Grants(*(jnp.asarray(one, jnp.float32) for one in columns))
+
+
+def _rewards(
+    autoscaler: Autoscaler, load: LoggedLoad, starts: np.ndarray, twin: ApplicationTwin,
+    config: AutoscalingConfig, limits: GrantLimits,
+) -> np.ndarray:  # fmt: skip
+    """[streams] mean reward of an interval."""
+    response = twin_response(
+        twin.laws, free_config(config), limits, load.rates, load.steps, load.usual, starts=starts
+    )
+
+    @jax.jit
+    def play(key: Array) -> Array:
+        played = follow(key, response, config, limits, autoscaler, cost_under_slo(), load.steps, starts.shape)
+        return jnp.mean(jnp.sum(played.reward[load.warm_up :], axis=1), axis=0)
+
+    return np.asarray(play(jax.random.key(1)))
+
+
+def _shared_alike(starts: np.ndarray, num_members: int) -> np.ndarray:
+    """At most `MOST_EPISODES` of them, as far apart as can be; a multiple of the members where there are as many."""
+    number = min(len(starts), MOST_EPISODES)
+    number = number // num_members * num_members or number
+    return starts[np.linspace(0, len(starts) - 1, number).astype(int)]
