@@ -19,8 +19,8 @@ from offline_rl.autoscaling.teaching import TeacherConfig, teach, teacher_policy
 from offline_rl.bundle import read_arrays
 from offline_rl.rules.autoscaling.autoscaler import Autoscaler, Played, follow, free_config, learned
 from offline_rl.rules.autoscaling.horizontal_pod import PodAutoscalerConfig
-from offline_rl.rules.autoscaling.logged import gains, least, logged_load
 from offline_rl.rules.autoscaling.imitation import students_of, teacher_of
+from offline_rl.rules.autoscaling.logged import gains, least, logged_load
 from offline_rl.rules.autoscaling.published import autoscalers, typical_grants
 from offline_rl.rules.autoscaling.rate_target import static
 from offline_rl.rules.autoscaling.rescue import core_s_per_request, rescued

@@ -20,7 +20,7 @@ OF_RATE, OF_WORK = 0.7, 1.5
 
 
 def with_scatter(log):
-    """The log, its calls and their work scattering as sums of independent ones do, and its mix drifting over the day."""
+    """The log; its calls and their work scatter as sums of independent ones do, its mix drifts over the day."""
     random, drift = np.random.default_rng(3), np.exp(0.3 * np.sin(2 * np.pi * log.time_s / 43200.0))[:, None]
     number = log.gateway["request_rate_per_s"][:, None] * CALLS * drift * log.interval_s
     calls = number * (1.0 + random.normal(0.0, np.sqrt(OF_RATE / number)))
@@ -76,7 +76,8 @@ def test_a_log_of_few_intervals_and_many_gaps_has_episodes():
     columns = {name: values[:30] for name, values in LOG.columns.items()}
     gateway = {name: values[:30] for name, values in LOG.gateway.items()} | {"request_rate_per_s": asked}
     load = logged_load(replace(LOG, columns=columns, gateway=gateway), LIMITS, typical_grants(LOG), 5)
-    assert len(load.choosing) and len(load.judging)
+    assert len(load.choosing)
+    assert len(load.judging)
     assert max(*load.choosing, *load.judging) + load.steps < 30
     assert np.isfinite(load.rates).all()
 

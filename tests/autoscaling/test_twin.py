@@ -24,7 +24,7 @@ from twin.rollout import rollout
 
 CALLS, WORK_S, START_S = np.array([1.0, 2.0]), np.array([0.004, 0.01]), 45.0
 FLOOR_S, BETA = np.array([0.005, 0.012]), np.array([1.0, 2.0])
-NO_CHANCE = answers.Chance(*(jnp.ones(2),) * 3, tail=jnp.float32(1.0))
+NO_CHANCE = answers.IntervalChance(*(jnp.ones(2),) * 3, tail=jnp.float32(1.0))
 
 
 def made_log(num_days=2, seed=0):

@@ -44,7 +44,7 @@ class StepMetrics(NamedTuple):
     gateway: GatewayMetrics
 
 
-class Chance(NamedTuple):
+class IntervalChance(NamedTuple):
     """Factors of an interval that nothing explains; leaves [deployments, *streams] unless said otherwise."""
 
     time: Array  # of the own time
@@ -138,7 +138,7 @@ def num_starts(laws: Laws, interval_s: float) -> int:
     return int(float(np.max(laws.start_up_s)) / (interval_s / NUM_STEPS)) + 1
 
 
-def _chance(key: Array, laws: Laws, asked: Array, interval_s: float) -> Chance:
+def _chance(key: Array, laws: Laws, asked: Array, interval_s: float) -> IntervalChance:
     """Drawn for an interval in which `asked` [*streams] requests come a second. Means of calls and work are 1, medians
     of times."""
     key, key_tail = jax.random.split(key)
@@ -151,11 +151,16 @@ def _chance(key: Array, laws: Laws, asked: Array, interval_s: float) -> Chance:
         )
     )  # fmt: skip
     tail = jnp.exp(laws.tail_spread[0] * jax.random.normal(key_tail, asked.shape))
-    return Chance(jnp.exp(laws.spread * time), rate, work, tail)
+    return IntervalChance(jnp.exp(laws.spread * time), rate, work, tail)
 
 
 def _step(
-    laws: Laws, private: TwinApplicationState, grants: Grants, asked: Array, by_chance: Chance, dt_s: float
+    laws: Laws,
+    private: TwinApplicationState,
+    grants: Grants,
+    asked: Array,
+    by_chance: IntervalChance,
+    dt_s: float,
 ) -> tuple[TwinApplicationState, StepMetrics]:
     """A step of an interval, with laws of leaves [deployments, *streams]. Replicas whose calls need more memory than is
     granted restart, half of them in 10 s, and their calls are lost."""

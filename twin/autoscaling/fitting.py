@@ -172,7 +172,9 @@ def scatter(log: ScalingLog) -> dict[str, np.ndarray]:
         return found
 
     with np.errstate(invalid="ignore"):
-        expected = asked * np.nansum(calls, axis=0) / np.nansum(np.where(np.isfinite(calls), asked, 0.0), axis=0)
+        expected = (
+            asked * np.nansum(calls, axis=0) / np.nansum(np.where(np.isfinite(calls), asked, 0.0), axis=0)
+        )
     return {
         "rate_scatter": over_number(calls, asked, expected),
         "work_scatter": over_number(used, calls, calls),

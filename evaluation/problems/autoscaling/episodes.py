@@ -57,7 +57,9 @@ def sums_in_log(
 ) -> dict[str, np.ndarray]:
     """What the log says came of its own grants: sums over each episode, as `counted`; [episodes]. Intervals of which it
     does not say enough count for nothing."""
-    events = logged_events(log)._replace(grants=jax.tree.map(jnp.transpose, logged_grants(log, task.limits.max_memory_gib)))
+    events = logged_events(log)._replace(
+        grants=jax.tree.map(jnp.transpose, logged_grants(log, task.limits.max_memory_gib))
+    )
     worth = reward(task.scaling, task.limits, events.grants, earned(task.scaling, events))
     skip, length = int(WARM_UP_S / task.scaling.interval_s), rows_of_episode(task.scaling.interval_s)
     rows = starts[None] + np.arange(1 + skip, length)[:, None]

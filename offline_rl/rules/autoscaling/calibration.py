@@ -1,5 +1,7 @@
-"""Settings of a rule, searched in a twin: all of a grid play under the same load. What counts is what a setting gains over
-the log's own grants at least, so that what is close to what ran, and therefore well known, is not left for a little.
+"""Settings of a rule, searched in a twin: all of a grid play under the same load.
+
+What counts is what a setting gains over the log's own grants at least: what is close to what ran, and so is well known,
+is not left for a little.
 """
 
 from collections.abc import Callable, Sequence

@@ -1,8 +1,8 @@
 """What the log's own grants come to in a twin, under the load that they met: what others have to beat.
 
 An autoscaler that plays the same hours beside them, in the same members of the twin, shows what it gains. What the twin
-gets wrong of both, and how days differ, cancels; a reward that the log measured on other days is no match for one that a
-twin promises.
+gets wrong of both, and how days differ, cancels; what the log measured on other days is no match for what a twin
+promises.
 """
 
 from typing import NamedTuple

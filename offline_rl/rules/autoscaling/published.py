@@ -1,7 +1,8 @@
 """The compared autoscalers by name: each made from a log and its twin, without the truth.
 
-Limits and the objective are the operator's own. Rules with settings are calibrated in the twin, under the log's own load
-(`offline_rl.rules.autoscaling.logged`); the whole grid of their settings is kept, for the frontier of cost against response time.
+Limits and the objective are the operator's own. Rules with settings are calibrated in the twin, under the log's own
+load (`offline_rl.rules.autoscaling.logged`); the whole grid of their settings is kept, for the frontier of cost against
+response time.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -31,7 +32,6 @@ from twin.autoscaling.rewards import cost_under_slo
 from twin.autoscaling.scaling_log import ScalingLog
 from twin.autoscaling.types import Grants
 from twin.autoscaling.workload import made_rates
-from twin.contracts import Array
 
 PLANNED_USE = 0.6
 """Of granted cores, where a rule plans replicas from work and rate."""
