@@ -117,21 +117,22 @@ def test_a_table_of_several_rates_is_no_series(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("least", "is_shown"), [(0.5, True), (0.2, False), (-0.1, False)],
+    ("gain", "least", "told_of_it"),
+    [(0.9, 0.5, ""), (0.9, 0.2, "does not show"), (0.9, -0.1, "does not show"), (-0.5, -1.2, "does not show"),
+     (-0.5, -0.7, "keep what runs")],
 )  # fmt: skip
-def test_a_training_holds_what_it_hands_over_against_the_logs_own_grants(least, is_shown):
+def test_a_training_holds_what_it_hands_over_against_the_logs_own_grants(gain, least, told_of_it):
     figures = {"reward": -4.0, "cpu_cores": 1.0, "mean_response_s": 0.1}
     facts = {
         "objective_s": 0.5, "objective_is_given": True, "tried": {"hpa_sized": figures}, "logged_reward": -5.0,
         "off_by": 0.3, "recommended": "hpa_sized", "best_learned": "",
-        "over_log": {"hpa_sized": {"gain": 0.9, "least": least}},
+        "over_log": {"hpa_sized": {"gain": gain, "least": least}},
     }  # fmt: skip
     told = trained(facts)
-    assert any(
-        "reward -5.00, as logged; hpa_sized gains 0.90 over it" in line and f"{least:.2f} at least" in line
-        for line in told
-    )
-    assert any("does not show that hpa_sized is better" in line for line in told) is not is_shown
+    said = f"reward -5.00, as logged; hpa_sized gains {gain:.2f} over it under the load of the log, {least:.2f} at"
+    assert any(said in line for line in told)
+    remarks = [line for line in told if "does not show" in line or "keep what runs" in line]
+    assert [told_of_it in line for line in remarks] == [True] * bool(told_of_it)
 
 
 def test_a_training_tells_what_its_teacher_was_trained_for_where_that_is_not_what_all_are_judged_by():

@@ -313,7 +313,9 @@ def _beside_the_log(facts: Facts) -> list[str]:
         f"the log's own autoscaler: reward {earned:.2f}, as logged; {name} gains {found['gain']:.2f} over it under the "
         f"load of the log, {found['least']:.2f} at least (95 %)"
     ]
-    if found["least"] <= facts["off_by"]:
+    if 2.0 * found["gain"] < found["least"]:  # the upper end of its interval is below zero
+        lines.append(f"keep what runs: the twin says that {name} is surely worse")
+    elif found["least"] <= facts["off_by"]:
         lines.append(
             f"the twin, whose value of the logged grants is off by {facts['off_by']:.2f}, does not show that {name} is "
             "better than that: let it recommend beside what runs, before it writes anything"

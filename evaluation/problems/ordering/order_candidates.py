@@ -24,8 +24,8 @@ from twin.ordering.replay import replay
 from twin.ordering.rules import LOGGED_ORDER, RULES, Rule
 from twin.ordering.types import Jobs, OrderingError, Pool
 
-INDICES = (np.array([0.5, 1.0, 0.0, 1.0, 0.06]), SMITH)
-"""Exponents of the indices: the usual one, and Smith's."""
+INDICES = (SMITH, np.array([0.5, 1.0, 0.0, 1.0, 0.06]))
+"""Exponents of the indices: Smith's, and half the weight of haste."""
 USUAL = index_name(INDICES[0])
 """The order that replaces the rule unless past weeks speak against it."""
 NEWEST = 4
