@@ -253,7 +253,7 @@ def _over_log(
     autoscaler: Autoscaler, twin: ApplicationTwin, log: ScalingLog, setting: ScalingTask
 ) -> dict[str, float]:
     """What an autoscaler gains over the log's own grants, in hours of the log that no setting was chosen on [cores]."""
-    load = logged_load(log, setting.limits, typical_grants(log), len(twin.laws.work_s))
+    load = logged_load(log, *setting, typical_grants(log), len(twin.laws.work_s))
     gained = gains(autoscaler, load, load.judging, twin, *setting)[0]
     return {"gain": float(np.mean(gained)), "least": least(gained)}
 

@@ -7,6 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from offline_rl.rules.autoscaling import logged
 from offline_rl.rules.autoscaling.calibration import calibrated
 from offline_rl.rules.autoscaling.horizontal_pod import PodAutoscalerConfig
 from offline_rl.rules.autoscaling.logged import as_that_day, gains, least, logged_load
@@ -60,7 +61,7 @@ def test_calls_and_cores_in_use_scatter_in_the_twin_as_in_the_log(twin):
 
 
 def test_grants_as_logged_gain_nothing_and_fewer_of_them_are_told_apart(twin):
-    load = logged_load(LOG, LIMITS, typical_grants(LOG), 2)
+    load = logged_load(LOG, CONFIG, LIMITS, typical_grants(LOG), 2)
     assert not set(load.choosing) & set(load.judging)
     assert len(load.choosing) % 2 == len(load.judging) % 2 == 0
     same = gains(as_that_day(load.grants, load.judging), load, load.judging, twin, CONFIG, LIMITS)
@@ -70,12 +71,22 @@ def test_grants_as_logged_gain_nothing_and_fewer_of_them_are_told_apart(twin):
     assert np.mean(fewer) < 0.0
 
 
+def test_logged_grants_that_break_down_in_the_twin_alone_are_believed_to_a_point():
+    """What the log measured bounds what its grants came to: else all that answers to a queue would gain by it."""
+    load = logged_load(LOG, CONFIG, LIMITS, typical_grants(LOG), 2)
+    load = load._replace(measured=np.full_like(load.measured, -10.0))
+    load.measured[load.judging[5] :] = np.nan
+    in_twin = np.array([-10.5, -9.5, -10.5, -9.5, -300.0, -300.0])
+    least_believed = logged._least_believed(in_twin, load, load.judging)
+    np.testing.assert_allclose(least_believed, [-10.0 - logged.FAR * 0.5] * 5 + [-np.inf])
+
+
 def test_a_log_of_few_intervals_and_many_gaps_has_episodes():
     asked = np.full(30, np.nan)
     asked[::3] = 20.0
     columns = {name: values[:30] for name, values in LOG.columns.items()}
     gateway = {name: values[:30] for name, values in LOG.gateway.items()} | {"request_rate_per_s": asked}
-    load = logged_load(replace(LOG, columns=columns, gateway=gateway), LIMITS, typical_grants(LOG), 5)
+    load = logged_load(replace(LOG, columns=columns, gateway=gateway), CONFIG, LIMITS, typical_grants(LOG), 5)
     assert len(load.choosing)
     assert len(load.judging)
     assert max(*load.choosing, *load.judging) + load.steps < 30

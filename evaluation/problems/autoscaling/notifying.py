@@ -11,7 +11,7 @@ calls than training has seen, and another composition of the requests.
 
 import datetime as dt
 from collections.abc import Callable, Sequence
-from functools import lru_cache
+from functools import lru_cache, partial
 from pathlib import Path
 from typing import NamedTuple
 
@@ -25,9 +25,9 @@ from logs_schema.errors import ConfigError, first
 from offline_rl.autoscaling.export import config_of
 from offline_rl.bundle import read_bundle
 from offline_rl.recipes.scaling_training import ScalingTask
+from offline_rl.rules.autoscaling.logged import logged_rewards
 from offline_rl.runner.scaling import ScalingSetting, load_scaling
 from twin.autoscaling.logged_intervals import logged_events
-from twin.autoscaling.rewards import cost_under_slo, earned
 from twin.autoscaling.scaling_log import DAY_S, TABLE, ScalingLog, read_scaling_log
 from twin.autoscaling.types import ScalingEvents
 from twin.contracts import Array
@@ -113,7 +113,7 @@ class Rewards(NamedTuple):
 
 def rewards_of(setting: ScalingSetting, log: ScalingLog) -> Rewards:
     """What the intervals of a log earned, by the objective of a bundle."""
-    total = np.asarray(_reward_program(setting)(logged_events(log))).sum(axis=0)
+    total = np.asarray(_reward_program(setting)(logged_events(log)))
     rates = log.gateway["request_rate_per_s"]
     known = np.isfinite(total) & np.isfinite(rates)
     return Rewards(total[known], rates[known], (log.time_s // DAY_S)[known])
@@ -121,7 +121,7 @@ def rewards_of(setting: ScalingSetting, log: ScalingLog) -> Rewards:
 
 def logged_reward(task: ScalingTask, log: ScalingLog) -> float | None:
     """Mean reward of a log's intervals, all deployments together; None where none is known."""
-    total = np.asarray(_rewards(task, logged_events(log))).sum(axis=0)
+    total = np.asarray(logged_rewards(*task, logged_events(log)))
     return float(np.nanmean(total)) if np.isfinite(total).any() else None
 
 
@@ -129,13 +129,7 @@ def logged_reward(task: ScalingTask, log: ScalingLog) -> float | None:
 def _reward_program(setting: ScalingSetting) -> Callable[[ScalingEvents], Array]:
     """The objective of a bundle, compiled once for each number of intervals."""
     task = ScalingTask(*config_of(setting))
-    return jax.jit(lambda events: _rewards(task, events))
-
-
-def _rewards(task: ScalingTask, events: ScalingEvents) -> Array:
-    """[deployments, intervals] what logged grants earned."""
-    outcome = earned(task.scaling, events)
-    return cost_under_slo()(*task, events.grants, outcome)
+    return jax.jit(partial(logged_rewards, *task))
 
 
 def earned_at(now: Rewards, before: Rewards) -> np.ndarray:

@@ -2,7 +2,8 @@
 
 An autoscaler that plays the same hours beside them, in the same members of the twin, shows what it gains. What the twin
 gets wrong of both, and how days differ, cancels; what the log measured on other days is no match for what a twin
-promises.
+promises. Logged grants cannot answer to a queue that the twin alone has: where they come to far less in an episode than
+the log measured, that little counts.
 """
 
 from typing import NamedTuple
@@ -15,11 +16,12 @@ from offline_rl.confidence import half_width
 from offline_rl.rules.autoscaling.autoscaler import Autoscaler, follow, free_config, free_limits
 from twin.autoscaling.answers import twin_response
 from twin.autoscaling.config import AutoscalingConfig, GrantLimits
+from twin.autoscaling.logged_intervals import logged_events
 from twin.autoscaling.persistence import ApplicationTwin
-from twin.autoscaling.rewards import cost_under_slo
+from twin.autoscaling.rewards import cost_under_slo, earned
 from twin.autoscaling.scaling_log import ScalingLog, without_gaps
 from twin.autoscaling.state import ScalingState
-from twin.autoscaling.types import Grants
+from twin.autoscaling.types import Grants, ScalingEvents
 from twin.contracts import Array, PyTree
 
 STEPS, WARM_UP_S = 480, 600.0
@@ -27,6 +29,8 @@ STEPS, WARM_UP_S = 480, 600.0
 LEAST_EPISODES, MOST_EPISODES = 2, 30
 """Episodes of each half for every member of the twin at least, where the log has the intervals, and in all at most."""
 LEVEL = 0.975
+FAR = 4.0
+"""Times the usual (median) error of an episode in the twin that is not believed."""
 
 
 class LoggedLoad(NamedTuple):
@@ -36,6 +40,7 @@ class LoggedLoad(NamedTuple):
         rates: [intervals] requests a second.
         grants: Of the log, leaves [intervals, deployments].
         usual: What episodes begin with, leaves [deployments].
+        measured: [intervals] reward that the log says its grants earned [cores]; NaN where it does not say enough.
         choosing, judging: [episodes] first rows, by turns; as many as the members of the twin share alike.
         steps: Intervals of an episode, the first `warm_up` of which do not count.
     """
@@ -43,26 +48,31 @@ class LoggedLoad(NamedTuple):
     rates: np.ndarray
     grants: Grants
     usual: Grants
+    measured: np.ndarray
     choosing: np.ndarray
     judging: np.ndarray
     steps: int
     warm_up: int
 
 
-def logged_load(log: ScalingLog, limits: GrantLimits, usual: Grants, num_members: int) -> LoggedLoad:
+def logged_load(
+    log: ScalingLog, config: AutoscalingConfig, limits: GrantLimits, usual: Grants, num_members: int
+) -> LoggedLoad:
     """The episodes of a log in which at least half of the rates are known; all of them where none is."""
     asked = log.gateway["request_rate_per_s"]
     length = min(max(len(asked) // (2 * LEAST_EPISODES * num_members), 2), STEPS)
     starts = np.arange(max(len(asked) // length, 1)) * length
     known = np.array([np.isfinite(asked[start : start + length]).mean() for start in starts])
     starts = starts[known >= 0.5] if np.any(known >= 0.5) else starts
-    steps = length - 1
+    steps, grants = length - 1, logged_grants(log, limits.max_memory_gib)
+    events = logged_events(log)._replace(grants=jax.tree.map(jnp.transpose, grants))
     choosing, judging = (
         _shared_alike(one, num_members) for one in (starts[::2], starts[1::2] if len(starts) > 1 else starts)
     )
     return LoggedLoad(
-        without_gaps(asked[:, None])[:, 0].astype(np.float32), logged_grants(log, limits.max_memory_gib), usual,
-        choosing, judging, steps, min(int(WARM_UP_S / log.interval_s), steps // 4),
+        without_gaps(asked[:, None])[:, 0].astype(np.float32), grants, usual,
+        np.asarray(logged_rewards(config, limits, events)), choosing, judging, steps,
+        min(int(WARM_UP_S / log.interval_s), steps // 4),
     )  # fmt: skip
 
 
@@ -88,9 +98,31 @@ def gains(
     as_logged = as_that_day(load.grants, starts)
     free = free_limits(len(twin.deployments))  # a log may have left the bounds
     usual = _rewards(as_logged, load, starts, twin, config, free)
+    usual = np.maximum(usual, _least_believed(usual, load, starts))
     found = _rewards(autoscaler, load, np.tile(starts, times), twin, config, limits)
     gained: np.ndarray = found.reshape(times, -1) - usual[None]
     return gained
+
+
+def _least_believed(usual: np.ndarray, load: LoggedLoad, starts: np.ndarray) -> np.ndarray:
+    """[episodes] the least that the log's grants came to, given what the log measured and how far from it the twin
+    usually is; minus infinity where the log does not say."""
+    rows = starts[:, None] + 1 + np.arange(load.warm_up, load.steps)
+    worth = load.measured[rows]
+    known = np.isfinite(worth)
+    measured = np.where(known, worth, 0.0).sum(axis=1) / np.maximum(known.sum(axis=1), 1)
+    enough = known.mean(axis=1) >= 0.5
+    if not enough.any():
+        return np.full(len(starts), -np.inf)
+    usually = float(np.median(np.abs(usual - measured)[enough]))
+    return np.where(enough, measured - FAR * usually, -np.inf)
+
+
+def logged_rewards(config: AutoscalingConfig, limits: GrantLimits, events: ScalingEvents) -> Array:
+    """[intervals] what the grants of a log (`logged_events`) earned, all deployments together; NaN where it does not
+    say enough."""
+    worth = cost_under_slo()(config, limits, events.grants, earned(config, events))
+    return jnp.sum(worth, axis=0)
 
 
 def least(gained: np.ndarray) -> float:

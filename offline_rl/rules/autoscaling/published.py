@@ -95,7 +95,7 @@ def autoscalers(
     """
     reward, free = cost_under_slo(), free_config(config)
     work_s, core_s = jnp.asarray(np.asarray(twin.laws.work_s).mean(axis=0)), core_s_per_request(twin.laws)
-    load = logged_load(log, limits, typical_grants(log), len(twin.laws.work_s))
+    load = logged_load(log, config, limits, typical_grants(log), len(twin.laws.work_s))
 
     def calibrate(make: Callable[[Any], Autoscaler], grid: Sequence[Any], *, with_seats: bool) -> Setting:
         def gained(autoscaler: Autoscaler) -> np.ndarray:
