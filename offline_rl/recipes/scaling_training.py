@@ -69,7 +69,7 @@ class ScalingTrial(NamedTuple):
 
     Attributes:
         tried: Name -> mean figures of the autoscaler in the trial.
-        rule: The one of `POD_RULES` that gains more over the log at least; a learned one is held against it.
+        rule: The one of `POD_RULES` that gains more over the log; a learned one is held against it.
         taken: What is handed over, and why.
         off_by: What the twin's value of the logged grants is off by [cores].
         over_log: Name -> mean gain over the log's grants, and its least, of the rules and the best that was learned.
@@ -238,7 +238,7 @@ def try_in_twin(
         name: {word: float(np.mean(value)) for word, value in one.items()} for name, one in tried.items()
     }
     over_log = {name: _over_log(candidates[name], twin, log, setting) for name in POD_RULES}
-    rule = max(POD_RULES, key=lambda name: over_log[name]["least"])
+    rule = max(POD_RULES, key=lambda name: over_log[name]["gain"])
     taken = choose_autoscaler(
         {name: one["reward"] for name, one in tried.items()}, rule,
         [name for name in candidates if name not in RULES],
