@@ -69,10 +69,10 @@ class ScalingTrial(NamedTuple):
 
     Attributes:
         tried: Name -> mean figures of the autoscaler in the trial.
-        rule: The one of `POD_RULES` that gains more over the log; a learned one is held against it.
+        rule: The better one of `POD_RULES`, which is what a learned one is held against.
         taken: What is handed over, and why.
         off_by: What the twin's value of the logged grants is off by [cores].
-        over_log: Name -> mean gain over the log's grants, and its least, of the rules and the best that was learned.
+        over_log: Name -> mean gain over the log's grants, and its least, of that rule and the best that was learned.
     """
 
     tried: dict[str, dict[str, float]]
@@ -237,24 +237,23 @@ def try_in_twin(
     means = {
         name: {word: float(np.mean(value)) for word, value in one.items()} for name, one in tried.items()
     }
-    over_log = {name: _over_log(candidates[name], twin, log, setting) for name in POD_RULES}
-    rule = max(POD_RULES, key=lambda name: over_log[name]["gain"])
+    rule = max(POD_RULES, key=lambda name: means[name]["reward"])
     taken = choose_autoscaler(
         {name: one["reward"] for name, one in tried.items()}, rule,
         [name for name in candidates if name not in RULES],
         num_members=len(twin.laws.work_s), off_by=off_by, is_trusted=is_trusted,
     )  # fmt: skip
-    if taken.best:
-        over_log[taken.best] = _over_log(candidates[taken.best], twin, log, setting)
+    told = {rule, taken.best} - {""}
+    over_log = {name: _over_log(candidates[name], twin, log, setting) for name in sorted(told)}
     return ScalingTrial(means, rule, taken, off_by, over_log)
 
 
 def _over_log(
     autoscaler: Autoscaler, twin: ApplicationTwin, log: ScalingLog, setting: ScalingTask
 ) -> dict[str, float]:
-    """What an autoscaler gains over the log's own grants, in hours of the log that no setting was chosen on [cores]."""
+    """What an autoscaler gains over the log's own grants under the load of the log [cores]."""
     load = logged_load(log, *setting, typical_grants(log), len(twin.laws.work_s))
-    gained = gains(autoscaler, load, load.judging, twin, *setting)[0]
+    gained = gains(autoscaler, load, twin, *setting)
     return {"gain": float(np.mean(gained)), "least": least(gained)}
 
 

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from offline_rl.rules.autoscaling import logged
+from offline_rl.rules.autoscaling.autoscaler import free_limits
 from offline_rl.rules.autoscaling.logged import as_that_day, gains, least, logged_load
 from offline_rl.rules.autoscaling.published import typical_grants
 from tests.autoscaling.test_twin import CALLS, CONFIG, LIMITS, LOG, WORK_S, begin
@@ -59,13 +60,14 @@ def test_calls_and_cores_in_use_scatter_in_the_twin_as_in_the_log(twin):
 
 
 def test_grants_as_logged_gain_nothing_and_fewer_of_them_are_told_apart(twin):
-    load = logged_load(LOG, CONFIG, LIMITS, typical_grants(LOG), 2)
-    assert not set(load.choosing) & set(load.judging)
-    assert len(load.choosing) % 2 == len(load.judging) % 2 == 0
-    same = gains(as_that_day(load.grants, load.judging), load, load.judging, twin, CONFIG, LIMITS)
+    limits = free_limits(2)
+    load = logged_load(LOG, CONFIG, limits, typical_grants(LOG), 2)
+    load = load._replace(measured=np.full_like(load.measured, np.nan))
+    assert len(load.starts) % 2 == 0
+    same = gains(as_that_day(load.grants, load.starts), load, twin, CONFIG, limits)
     np.testing.assert_allclose(same, 0.0, atol=1e-4)
     half = load.grants._replace(replicas=jnp.ceil(0.5 * load.grants.replicas))
-    fewer = gains(as_that_day(half, load.judging), load, load.judging, twin, CONFIG, LIMITS)[0]
+    fewer = gains(as_that_day(half, load.starts), load, twin, CONFIG, limits)
     assert np.mean(fewer) < 0.0
 
 
@@ -73,10 +75,11 @@ def test_logged_grants_that_break_down_in_the_twin_alone_are_believed_to_a_point
     """What the log measured bounds what its grants came to: else all that answers to a queue would gain by it."""
     load = logged_load(LOG, CONFIG, LIMITS, typical_grants(LOG), 2)
     load = load._replace(measured=np.full_like(load.measured, -10.0))
-    load.measured[load.judging[5] :] = np.nan
-    in_twin = np.array([-10.5, -9.5, -10.5, -9.5, -300.0, -300.0])
-    least_believed = logged._least_believed(in_twin, load, load.judging)
-    np.testing.assert_allclose(least_believed, [-10.0 - logged.FAR * 0.5] * 5 + [-np.inf])
+    load.measured[load.starts[5] :] = np.nan
+    in_twin = np.array([-10.5, -9.5, -10.5, -9.5, *[-300.0] * (len(load.starts) - 4)])
+    least_believed = logged._least_believed(in_twin, load)
+    np.testing.assert_allclose(least_believed[:5], -10.0 - logged.FAR * 0.5)
+    assert np.isneginf(least_believed[5:]).all()
 
 
 def test_a_log_of_few_intervals_and_many_gaps_has_episodes():
@@ -85,9 +88,8 @@ def test_a_log_of_few_intervals_and_many_gaps_has_episodes():
     columns = {name: values[:30] for name, values in LOG.columns.items()}
     gateway = {name: values[:30] for name, values in LOG.gateway.items()} | {"request_rate_per_s": asked}
     load = logged_load(replace(LOG, columns=columns, gateway=gateway), CONFIG, LIMITS, typical_grants(LOG), 5)
-    assert len(load.choosing)
-    assert len(load.judging)
-    assert max(*load.choosing, *load.judging) + load.steps < 30
+    assert len(load.starts)
+    assert max(load.starts) + load.steps < 30
     assert np.isfinite(load.rates).all()
 
 

@@ -20,8 +20,8 @@ def repeated(grid: Sequence[Settings], times: int, *, with_seats: bool) -> Setti
 def calibrated(
     grid: Sequence[Settings],
     make: Callable[[Settings], Autoscaler],
-    gains: Callable[[Autoscaler], np.ndarray],
-    num_episodes: int,
+    worth: Callable[[Autoscaler, np.ndarray], np.ndarray],
+    starts: np.ndarray,
     *,
     with_seats: bool,
 ) -> Settings:
@@ -30,9 +30,9 @@ def calibrated(
     Args:
         grid: The settings.
         make: Settings with leaves as `repeated` makes them -> autoscaler.
-        gains: Autoscaler of all the grid -> [settings, episodes] what it gains.
-        num_episodes: That every setting is tried on.
+        worth: (autoscaler, [streams] first rows of its episodes) -> [streams] reward.
+        starts: [episodes] first rows that every setting is tried on.
         with_seats: Whether settings stand beside seats.
     """
-    found = gains(make(repeated(grid, num_episodes, with_seats=with_seats)))
-    return grid[int(np.argmax(found.mean(axis=1)))]
+    found = worth(make(repeated(grid, len(starts), with_seats=with_seats)), np.tile(starts, len(grid)))
+    return grid[int(np.argmax(found.reshape(len(grid), len(starts)).mean(axis=1)))]

@@ -26,22 +26,22 @@ from twin.contracts import Array, PyTree
 
 STEPS, WARM_UP_S = 480, 600.0
 """Intervals of an episode at most, and the beginning of each that does not count: it has the log's usual grants."""
-LEAST_EPISODES, MOST_EPISODES = 2, 30
-"""Episodes of each half for every member of the twin at least, where the log has the intervals, and in all at most."""
+LEAST_EPISODES, MOST_EPISODES = 4, 60
+"""Episodes for every member of the twin at least, where the log has the intervals, and in all at most."""
 LEVEL = 0.975
 FAR = 4.0
 """Times the usual (median) error of an episode in the twin that is not believed."""
 
 
 class LoggedLoad(NamedTuple):
-    """Episodes of a log: every other one is for choosing, the rest for judging what was chosen.
+    """Episodes of a log.
 
     Attributes:
         rates: [intervals] requests a second.
         grants: Of the log, leaves [intervals, deployments].
         usual: What episodes begin with, leaves [deployments].
         measured: [intervals] reward that the log says its grants earned [cores]; NaN where it does not say enough.
-        choosing, judging: [episodes] first rows, by turns; as many as the members of the twin share alike.
+        starts: [episodes] first rows; as many as the members of the twin share alike.
         steps: Intervals of an episode, the first `warm_up` of which do not count.
     """
 
@@ -49,8 +49,7 @@ class LoggedLoad(NamedTuple):
     grants: Grants
     usual: Grants
     measured: np.ndarray
-    choosing: np.ndarray
-    judging: np.ndarray
+    starts: np.ndarray
     steps: int
     warm_up: int
 
@@ -60,18 +59,15 @@ def logged_load(
 ) -> LoggedLoad:
     """The episodes of a log in which at least half of the rates are known; all of them where none is."""
     asked = log.gateway["request_rate_per_s"]
-    length = min(max(len(asked) // (2 * LEAST_EPISODES * num_members), 2), STEPS)
+    length = min(max(len(asked) // (LEAST_EPISODES * num_members), 2), STEPS)
     starts = np.arange(max(len(asked) // length, 1)) * length
     known = np.array([np.isfinite(asked[start : start + length]).mean() for start in starts])
     starts = starts[known >= 0.5] if np.any(known >= 0.5) else starts
     steps, grants = length - 1, logged_grants(log, limits.max_memory_gib)
     events = logged_events(log)._replace(grants=jax.tree.map(jnp.transpose, grants))
-    choosing, judging = (
-        _shared_alike(one, num_members) for one in (starts[::2], starts[1::2] if len(starts) > 1 else starts)
-    )
     return LoggedLoad(
         without_gaps(asked[:, None])[:, 0].astype(np.float32), grants, usual,
-        np.asarray(logged_rewards(config, limits, events)), choosing, judging, steps,
+        np.asarray(logged_rewards(config, limits, events)), _shared_alike(starts, num_members), steps,
         min(int(WARM_UP_S / log.interval_s), steps // 4),
     )  # fmt: skip
 
@@ -79,41 +75,35 @@ def logged_load(
 def gains(
     autoscaler: Autoscaler,
     load: LoggedLoad,
-    starts: np.ndarray,
     twin: ApplicationTwin,
     config: AutoscalingConfig,
     limits: GrantLimits,
-    times: int = 1,
 ) -> np.ndarray:
-    """[times, episodes] mean reward of an interval over that of the log's grants [cores].
+    """[episodes] mean reward of an interval over that of the log's grants [cores].
 
     Args:
-        autoscaler: Of `times` settings side by side, the episodes of each together.
+        autoscaler: That plays beside them.
         load: Of the log.
-        starts: [episodes] of it.
         twin: Of the application.
         config, limits: What is decided about.
-        times: Number of settings.
     """
-    as_logged = as_that_day(load.grants, starts)
+    as_logged = as_that_day(load.grants, load.starts)
     free = free_limits(len(twin.deployments))  # a log may have left the bounds
-    usual = _rewards(as_logged, load, starts, twin, config, free)
-    usual = np.maximum(usual, _least_believed(usual, load, starts))
-    found = _rewards(autoscaler, load, np.tile(starts, times), twin, config, limits)
-    gained: np.ndarray = found.reshape(times, -1) - usual[None]
-    return gained
+    usual = _rewards(as_logged, load, twin, config, free)
+    usual = np.maximum(usual, _least_believed(usual, load))
+    return _rewards(autoscaler, load, twin, config, limits) - usual
 
 
-def _least_believed(usual: np.ndarray, load: LoggedLoad, starts: np.ndarray) -> np.ndarray:
+def _least_believed(usual: np.ndarray, load: LoggedLoad) -> np.ndarray:
     """[episodes] the least that the log's grants came to, given what the log measured and how far from it the twin
     usually is; minus infinity where the log does not say."""
-    rows = starts[:, None] + 1 + np.arange(load.warm_up, load.steps)
+    rows = load.starts[:, None] + 1 + np.arange(load.warm_up, load.steps)
     worth = load.measured[rows]
     known = np.isfinite(worth)
     measured = np.where(known, worth, 0.0).sum(axis=1) / np.maximum(known.sum(axis=1), 1)
     enough = known.mean(axis=1) >= 0.5
     if not enough.any():
-        return np.full(len(starts), -np.inf)
+        return np.full(len(rows), -np.inf)
     usually = float(np.median(np.abs(usual - measured)[enough]))
     return np.where(enough, measured - FAR * usually, -np.inf)
 
@@ -150,10 +140,10 @@ def logged_grants(log: ScalingLog, memory_gib: PyTree) -> Grants:
 
 
 def _rewards(
-    autoscaler: Autoscaler, load: LoggedLoad, starts: np.ndarray, twin: ApplicationTwin,
-    config: AutoscalingConfig, limits: GrantLimits,
+    autoscaler: Autoscaler, load: LoggedLoad, twin: ApplicationTwin, config: AutoscalingConfig, limits: GrantLimits
 ) -> np.ndarray:  # fmt: skip
-    """[streams] mean reward of an interval."""
+    """[episodes] mean reward of an interval."""
+    starts = load.starts
     response = twin_response(
         twin.laws, free_config(config), limits, load.rates, load.steps, load.usual, starts=starts
     )

@@ -1,8 +1,7 @@
 """The compared autoscalers by name: each made from a log and its twin, without the truth.
 
-Limits and the objective are the operator's own. Rules with settings are calibrated in the twin, under the log's own
-load (`offline_rl.rules.autoscaling.logged`); the whole grid of their settings is kept, for the frontier of cost against
-response time.
+Limits and the objective are the operator's own. Rules with settings are calibrated in the twin; the whole grid of their
+settings is kept, for the frontier of cost against response time.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -14,11 +13,10 @@ import jax.numpy as jnp
 import numpy as np
 
 from logs_schema.errors import ConfigError
-from offline_rl.rules.autoscaling.autoscaler import Autoscaler, free_config
+from offline_rl.rules.autoscaling.autoscaler import Autoscaler, follow, free_config
 from offline_rl.rules.autoscaling.calibration import calibrated, repeated
 from offline_rl.rules.autoscaling.critical_path import critical_path, learn_critical_path
 from offline_rl.rules.autoscaling.horizontal_pod import PodAutoscalerConfig, horizontal_pod
-from offline_rl.rules.autoscaling.logged import gains, logged_load
 from offline_rl.rules.autoscaling.lookahead import LookaheadConfig, lookahead
 from offline_rl.rules.autoscaling.operated import operated
 from offline_rl.rules.autoscaling.quartile_q import QuartileConfig, learn_table, quartile_q
@@ -32,20 +30,22 @@ from twin.autoscaling.rewards import cost_under_slo
 from twin.autoscaling.scaling_log import ScalingLog
 from twin.autoscaling.types import Grants
 from twin.autoscaling.workload import made_rates
+from twin.contracts import Array
 
 PLANNED_USE = 0.6
 """Of granted cores, where a rule plans replicas from work and rate."""
 POD_GRID = tuple(
     PodAutoscalerConfig(target=target, down_window_s=window_s, tolerance=tolerance)
-    for target, window_s, tolerance in product((0.3, 0.4, 0.5, 0.6, 0.7, 0.8), (60.0, 300.0), (0.05, 0.1))
+    for target, window_s, tolerance in product((0.3, 0.4, 0.5, 0.6, 0.7), (60.0, 300.0), (0.05, 0.1))
 )
 SIZED_GRID = tuple(
     PodAutoscalerConfig(target=target, down_window_s=window_s, cpu_cores=cores)
     for target, window_s, cores in product((0.5, 0.6, 0.7, 0.8), (60.0, 300.0), (0.25, 0.5, 0.75, 1.0))
 )
 LOOKAHEAD_GRID = tuple(LookaheadConfig(margin=margin) for margin in (0.6, 0.7, 0.8, 0.9, 1.0, 1.1))
-TWIN_DAYS = 20
-"""Days of load that CoScal and FIRM learn under in the twin."""
+TWIN_DAYS, TWIN_EPISODES, TWIN_STEPS = 20, 10, 480
+"""Days of load that settings are tried under in the twin, episodes of a setting, intervals of an episode."""
+
 FAULT_STEPS = 600
 """Intervals of an episode in which FIRM learns."""
 
@@ -95,13 +95,23 @@ def autoscalers(
     """
     reward, free = cost_under_slo(), free_config(config)
     work_s, core_s = jnp.asarray(np.asarray(twin.laws.work_s).mean(axis=0)), core_s_per_request(twin.laws)
-    load = logged_load(log, config, limits, typical_grants(log), len(twin.laws.work_s))
 
     def calibrate(make: Callable[[Any], Autoscaler], grid: Sequence[Any], *, with_seats: bool) -> Setting:
-        def gained(autoscaler: Autoscaler) -> np.ndarray:
-            return gains(autoscaler, load, load.choosing, twin, config, limits, len(grid))
+        rates = made_rates(twin.load, TWIN_DAYS, 1)
+        starts = np.linspace(0, len(rates) - TWIN_STEPS - 2, TWIN_EPISODES).astype(int)
 
-        best = calibrated(grid, make, gained, len(load.choosing), with_seats=with_seats)
+        def worth(autoscaler: Autoscaler, starts: np.ndarray) -> np.ndarray:
+            grants, streams = typical_grants(log), (len(starts),)
+            response = twin_response(twin.laws, free, limits, rates, TWIN_STEPS, grants, starts=starts)
+
+            @jax.jit
+            def play(key: Array) -> Array:
+                played = follow(key, response, config, limits, autoscaler, reward, TWIN_STEPS, streams)
+                return jnp.mean(jnp.sum(played.reward, axis=1), axis=0)
+
+            return np.asarray(play(jax.random.key(1)))
+
+        best = calibrated(grid, make, worth, starts, with_seats=with_seats)
         return Setting(
             make(best), plain(best), [plain(one) for one in grid],
             lambda times: make(repeated(grid, times, with_seats=with_seats)),
