@@ -11,10 +11,10 @@ from evaluation.problems.configuration import WeeksConfig, load_config
 from evaluation.problems.ordering.exported_order import winner_of
 from evaluation.problems.ordering.exporting import load_order, policy_of_bundle
 from evaluation.problems.ordering.fixed_orders import order_of_setting
-from evaluation.problems.ordering.index_orders import index_exponents, index_name, play_index
+from evaluation.problems.ordering.index_orders import index_name, play_index
 from evaluation.problems.ordering.judging import weeks_after
 from evaluation.problems.ordering.ladder import ChosenOrder, choice_at
-from evaluation.problems.ordering.order_candidates import INDICES, USUAL, play_of
+from evaluation.problems.ordering.order_candidates import INDICES, play_of
 from evaluation.problems.ordering.past_weeks import known_at
 from evaluation.problems.ordering.steps import (
     NOT_COMPARED,
@@ -29,7 +29,6 @@ from logs_schema.errors import ConfigError, ProductError
 from logs_schema.layout import date_of
 from logs_schema.product import read_manifest, writing
 from logs_schema.progress import SilentProgress
-from offline_rl.ordering.index import SMITH
 from offline_rl.ordering.learning import learn_index, samples_before
 from offline_rl.runner import WaitingJob, load_queue
 from tests.command import run_silently as run
@@ -136,7 +135,6 @@ def test_training_order_export_and_the_bundle_agree_on_one_ladder(trained, tmp_p
     jobs, pool = read_jobs(Archive(folder / "archive")), Pool(twin.pool.processors, easy=True)
     chosen = choice_at(known_at(jobs, twin.anchor), pool, twin.anchor, twin.num_days, WeeksConfig(), 0)
     assert ChosenOrder(**facts) == chosen
-    assert not np.array_equal(index_exponents(chosen.order), SMITH)  # the index's own
     assert run("export", own / "policy", "--out", tmp_path / "bundle") == 0
     contract = json.loads((tmp_path / "bundle" / "contract.json").read_text())
     assert chosen.order in contract["trained_on"]["chosen"]
@@ -145,7 +143,8 @@ def test_training_order_export_and_the_bundle_agree_on_one_ladder(trained, tmp_p
     week, _ = cut_week(jobs, pool, jobs.logged_start_s, twin.anchor + 7, WeeksConfig())
     (play,) = policy_of_bundle(tmp_path / "bundle")[0].plays
     np.testing.assert_array_equal(play([week])[0], play_of(chosen.order, lambda: index, pool)(week))
-    assert not np.array_equal(play([week])[0], play_index(index, pool, week))
+    others = index._replace(exponents=INDICES[1])
+    assert not np.array_equal(play([week])[0], play_index(others, pool, week))
     capsys.readouterr()
     dates = f"{date_of(twin.anchor)}..{date_of(log_days(jobs)[1])}"
     words = ("--between", dates, "--anchors", 1, "--shifts", "7d", "--index-only", "--seeds", 1, "--json")
@@ -156,14 +155,15 @@ def test_training_order_export_and_the_bundle_agree_on_one_ladder(trained, tmp_p
 
 def test_what_the_ladder_chose_is_exported_be_it_a_rule_or_an_index():
     one = ChosenOrder("saf+easy", "saf+easy", 0.0, "why")
-    weighted, index = (one._replace(order=name) for name in ("predicted(1,1,0.06)", USUAL))
+    weighted = one._replace(order="predicted(1,1,0.06)")
+    usual, other = (one._replace(order=index_name(exponents)) for exponents in INDICES)
     assert winner_to_export(one)[::2] == ("saf+easy", "saf+easy")
     assert winner_to_export(weighted)[:2] == (
         "predicted(1,1,0.06)", "not a rule but predicted(1,1,0.06), which the ladder chose in past weeks: why",
     )  # fmt: skip
     assert winner_to_export(one, rule="easy++").rule == "easy++"
     assert winner_to_export(one, rule="saf").rule == "saf+easy"
-    for chosen, exponents in ((weighted, None), (index, INDICES[0])):
+    for chosen, exponents in ((weighted, None), (usual, INDICES[0]), (other, INDICES[1])):
         winner = winner_to_export(chosen, seed=3)
         assert (winner.rule, winner.fallback) == (None, "saf+easy")
         np.testing.assert_array_equal(winner.exponents, exponents)
