@@ -59,10 +59,14 @@ def apply(network: nn.Module, parameters: PyTree, inputs: Array) -> Array:
 
 def shifted(parameters: PyTree, layer: str, shift: Array) -> PyTree:
     """The parameters with `shift` [features] added to the biases of a layer; leaves may have member axes in front."""
-    layers = parameters["params"]
-    bias = layers[layer]["bias"]
-    changed = {**layers[layer], "bias": bias + jnp.broadcast_to(shift, bias.shape)}
-    return {**parameters, "params": {**layers, layer: changed}}
+    old = parameters["params"][layer]
+    bias = old["bias"]
+    return with_layer(parameters, layer, {**old, "bias": bias + jnp.broadcast_to(shift, bias.shape)})
+
+
+def with_layer(parameters: PyTree, layer: str, values: PyTree) -> PyTree:
+    """The parameters with another layer of that name."""
+    return {**parameters, "params": {**parameters["params"], layer: values}}
 
 
 def flatten_features(observation: PyTree, num_trailing: int) -> Array:

@@ -20,7 +20,7 @@ from logs_schema.formats.mapping import MappedMetric, MetricsMapping
 from logs_schema.formats.metric_series import QUANTITY
 from logs_schema.formats.reading import BadRow, Reject
 from logs_schema.formats.request_mapping import NOTHING
-from logs_schema.formats.request_values import Instant, InstantReading, quantity
+from logs_schema.formats.request_values import AMOUNT, Instant, InstantReading, quantity
 from logs_schema.tables import DEPLOYMENT_SAMPLES
 
 NOT_AN_INSTANT = "not_an_instant:time"
@@ -29,10 +29,7 @@ GO_ZONE = re.compile(r" ([+-]\d{4}) [A-Z]+( m=\S+)?$")
 SEPARATOR_LINE = re.compile(r"sep=.\s*", re.IGNORECASE)
 """A first line that tells Excel the separator."""
 STAR = "*"
-_RATE = re.compile(
-    r"([+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?)\s*(K|Mil|M|Bil|B|G)?\s*(?:[a-z]*/s|[a-z]*ps)?",
-    re.IGNORECASE,
-)
+_RATE = re.compile(AMOUNT + r"(K|Mil|M|Bil|B|G)?\s*(?:[a-z]*/s|[a-z]*ps)?", re.IGNORECASE)
 _THOUSANDS = {"": 1.0, "k": 1e3, "m": 1e6, "mil": 1e6, "b": 1e9, "bil": 1e9, "g": 1e9}
 
 

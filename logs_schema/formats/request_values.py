@@ -49,10 +49,11 @@ MOST_NODES = 100_000
 MOST_BRACKETS = 8
 """Of one name in a list of nodes, such as `rack[1-2]node[1-8]`."""
 _CLOCK = re.compile(r"(?:(\d+)(?:-|\s+days?,?\s+))?(?:(?:(\d+):)?(\d+):)?(\d+(?:\.\d+)?)")
-_AMOUNT = r"([+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?)\s*"
-_QUANTITY = re.compile(_AMOUNT + r"([nu]|[kmgtpKMGTPE]?)(i?)([bB]?)()")
-_BINARY_QUANTITY = re.compile(_AMOUNT + r"([kmgtpKMGTPE]?)(i?)([bB]?)([cn]?)")
-_TIMES = re.compile(_AMOUNT + r"([a-zA-Z\u00b5\u03bc]*)\s*")
+AMOUNT = r"([+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?)\s*"
+"""A number at the beginning of a regular expression, and its group."""
+_QUANTITY = re.compile(AMOUNT + r"([nu]|[kmgtpKMGTPE]?)(i?)([bB]?)()")
+_BINARY_QUANTITY = re.compile(AMOUNT + r"([kmgtpKMGTPE]?)(i?)([bB]?)([cn]?)")
+_TIMES = re.compile(AMOUNT + r"([a-zA-Z\u00b5\u03bc]*)\s*")
 _SPELT = {"": 1.0, "m": 60.0, "\u00b5s": 1e-6, "\u03bcs": 1e-6, **LONG_UNITS} | {
     spelt: LONG_UNITS[unit]
     for unit, words in (("s", "sec second"), ("min", "min minute"), ("h", "hr hour"), ("d", "day"))

@@ -243,12 +243,13 @@ def _event_notices(path: Path, mapping: RequestMapping) -> Iterator[str]:
 def _meaning_notices(path: Path, mapping: RequestMapping) -> Iterator[str]:
     """That a pattern or the meanings of a status are of none of the first texts: these stay, or all mean one thing."""
     as_fields, num_skipped = field_reader(path, mapping)
+    lines = first_lines(path)[num_skipped:]
     for one in mapping.columns.values():
         is_status = one.column == "status" and one.values and one.other is not None
         if len(one.sources) != 1 or one.is_amount or not (is_status or (one.pattern and one.other is None)):
             continue
         texts: set[str] = set()
-        for line in first_lines(path)[num_skipped:]:
+        for line in lines:
             with suppress(BadRow):
                 texts.add(_first_text(as_fields(line), one.sources[0], mapping))
         texts = {text for text in texts if text and not mapping.is_nothing(text)}

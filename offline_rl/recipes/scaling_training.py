@@ -244,17 +244,19 @@ def try_in_twin(
         num_members=len(twin.laws.work_s), off_by=off_by, is_trusted=is_trusted,
     )  # fmt: skip
     told = {rule, taken.best} - {""}
-    over_log = {name: _over_log(candidates[name], twin, log, setting) for name in sorted(told)}
+    over_log = _over_log({name: candidates[name] for name in sorted(told)}, twin, log, setting)
     return ScalingTrial(means, rule, taken, off_by, over_log)
 
 
 def _over_log(
-    autoscaler: Autoscaler, twin: ApplicationTwin, log: ScalingLog, setting: ScalingTask
-) -> dict[str, float]:
-    """What an autoscaler gains over the log's own grants under the load of the log [cores]."""
+    autoscalers: Mapping[str, Autoscaler], twin: ApplicationTwin, log: ScalingLog, setting: ScalingTask
+) -> dict[str, dict[str, float]]:
+    """What autoscalers gain over the log's own grants under the load of the log [cores]."""
     load = logged_load(log, *setting, typical_grants(log), len(twin.laws.work_s))
-    gained = gains(autoscaler, load, twin, *setting)
-    return {"gain": float(np.mean(gained)), "least": least(gained)}
+    return {
+        name: {"gain": float(np.mean(gained)), "least": least(gained)}
+        for name, gained in gains(autoscalers, load, twin, *setting).items()
+    }
 
 
 def reachable_s(twin: ApplicationTwin, log: ScalingLog, setting: ScalingTask, config: ScaleConfig) -> float:

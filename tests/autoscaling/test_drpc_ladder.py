@@ -36,7 +36,9 @@ def earning(monkeypatch):
         scaling_training, "_tried", lambda worth, *_: {"reward": np.full(20, worth), "cpu_cores": np.ones(20)}
     )
     monkeypatch.setattr(
-        scaling_training, "_over_log", lambda worth, *_: {"gain": float(worth), "least": float(worth)}
+        scaling_training,
+        "_over_log",
+        lambda worths, *_: {name: {"gain": float(one), "least": float(one)} for name, one in worths.items()},
     )
 
 

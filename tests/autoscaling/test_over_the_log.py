@@ -64,11 +64,13 @@ def test_grants_as_logged_gain_nothing_and_fewer_of_them_are_told_apart(twin):
     load = logged_load(LOG, CONFIG, limits, typical_grants(LOG), 2)
     load = load._replace(measured=np.full_like(load.measured, np.nan))
     assert len(load.starts) % 2 == 0
-    same = gains(as_that_day(load.grants, load.starts), load, twin, CONFIG, limits)
-    np.testing.assert_allclose(same, 0.0, atol=1e-4)
     half = load.grants._replace(replicas=jnp.ceil(0.5 * load.grants.replicas))
-    fewer = gains(as_that_day(half, load.starts), load, twin, CONFIG, limits)
-    assert np.mean(fewer) < 0.0
+    played = {
+        name: as_that_day(grants, load.starts) for name, grants in (("same", load.grants), ("fewer", half))
+    }
+    gained = gains(played, load, twin, CONFIG, limits)
+    np.testing.assert_allclose(gained["same"], 0.0, atol=1e-4)
+    assert np.mean(gained["fewer"]) < 0.0
 
 
 def test_logged_grants_that_break_down_in_the_twin_alone_are_believed_to_a_point():

@@ -296,7 +296,10 @@ def fit_program(encoding: Encoding, config: AnswerConfig) -> FitProgram:
 
     def ensemble(keys: Array, data: _Rows) -> _Fitted:
         parameters, *curves = every(keys, data, data.cumulative)
-        plain = jax.vmap(lambda key, below: plain_of(key, data, below))(keys, data.cumulative)
+        plain = None
+        # Where nodes have levels that come and go, how far runs follow them is left to the networks
+        if not encoding.cluster.dynamics.node_variance:
+            plain = jax.vmap(lambda key, below: plain_of(key, data, below))(keys, data.cumulative)
         settled = _settle(
             parameters, plain, data, lambda one: likelihood(one, data, data.aside),
             lambda one, rows: runs(one, data, rows), f"Dense_{len(config.hidden)}", encoding,
@@ -308,7 +311,7 @@ def fit_program(encoding: Encoding, config: AnswerConfig) -> FitProgram:
 
 def _settle(
     parameters: PyTree,
-    plain: Array,
+    plain: Array | None,
     data: _Rows,
     held_out: Callable[[PyTree], Array],
     runs: Callable[[PyTree, Array], Mixture],
@@ -320,8 +323,7 @@ def _settle(
     `held_out`: parameters of one member -> log likelihoods of the rows aside; `runs`: the same, rows -> mixtures.
     """
     run_share: Array = jnp.float32(1.0)
-    # Where nodes have levels that come and go, how far runs follow them is left to the networks
-    if not encoding.cluster.dynamics.node_variance:
+    if plain is not None:
         parameters, run_share = drawn_to_plain(held_out, parameters, plain, data.aside_weight, layer)
     parameters, spread = calibrate_spread(held_out, parameters, data.aside_weight, layer)
     shift = _shift_of(runs, parameters, data, encoding)

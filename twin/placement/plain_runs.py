@@ -15,6 +15,7 @@ import optax
 
 from twin.contracts import Array, PyTree
 from twin.descent import descend
+from twin.networks import with_layer
 from twin.placement.outcome_model import FROM_USUAL, NUM_COMPONENTS, NUM_OUTPUTS, RUN
 
 SHARES = (0.0, 0.25, 0.5, 0.75, 1.0)
@@ -73,13 +74,9 @@ def drawn_to_plain(
     """
 
     def drawn(share: Array) -> PyTree:
-        layers = parameters["params"]
-        kept = jnp.ones(NUM_OUTPUTS).at[RUN].set(share)
-        layer = {
-            "kernel": layers[output_layer]["kernel"] * kept[None, None],
-            "bias": layers[output_layer]["bias"] * kept[None] + plain * (1.0 - kept)[None],
-        }
-        return {**parameters, "params": {**layers, output_layer: layer}}
+        own, kept = parameters["params"][output_layer], jnp.ones(NUM_OUTPUTS).at[RUN].set(share)
+        kernel, bias = own["kernel"] * kept[None, None], own["bias"] * kept[None] + plain * (1.0 - kept)[None]
+        return with_layer(parameters, output_layer, {"kernel": kernel, "bias": bias})
 
     def of_rows(share: Array) -> Array:
         return jnp.mean(jax.lax.map(log_likelihood, drawn(share)), axis=0)

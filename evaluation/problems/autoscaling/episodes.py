@@ -6,8 +6,7 @@ import numpy as np
 
 from offline_rl.recipes.scaling_training import ScalingTask
 from offline_rl.rules.autoscaling.autoscaler import Played
-from offline_rl.rules.autoscaling.logged import logged_grants
-from twin.autoscaling.logged_intervals import logged_events
+from offline_rl.rules.autoscaling.logged import events_under, logged_grants
 from twin.autoscaling.rewards import Reward, earned
 from twin.autoscaling.scaling_log import DAY_S, ScalingLog
 from twin.autoscaling.types import kept_objective
@@ -57,9 +56,7 @@ def sums_in_log(
 ) -> dict[str, np.ndarray]:
     """What the log says came of its own grants: sums over each episode, as `counted`; [episodes]. Intervals of which it
     does not say enough count for nothing."""
-    events = logged_events(log)._replace(
-        grants=jax.tree.map(jnp.transpose, logged_grants(log, task.limits.max_memory_gib))
-    )
+    events = events_under(log, logged_grants(log, task.limits.max_memory_gib))
     worth = reward(task.scaling, task.limits, events.grants, earned(task.scaling, events))
     skip, length = int(WARM_UP_S / task.scaling.interval_s), rows_of_episode(task.scaling.interval_s)
     rows = starts[None] + np.arange(1 + skip, length)[:, None]

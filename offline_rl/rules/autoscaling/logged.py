@@ -6,6 +6,7 @@ promises. Logged grants cannot answer to a queue that the twin alone has: where 
 the log measured, that little counts.
 """
 
+from collections.abc import Mapping
 from typing import NamedTuple
 
 import jax
@@ -64,7 +65,7 @@ def logged_load(
     known = np.array([np.isfinite(asked[start : start + length]).mean() for start in starts])
     starts = starts[known >= 0.5] if np.any(known >= 0.5) else starts
     steps, grants = length - 1, logged_grants(log, limits.max_memory_gib)
-    events = logged_events(log)._replace(grants=jax.tree.map(jnp.transpose, grants))
+    events = events_under(log, grants)
     return LoggedLoad(
         without_gaps(asked[:, None])[:, 0].astype(np.float32), grants, usual,
         np.asarray(logged_rewards(config, limits, events)), _shared_alike(starts, num_members), steps,
@@ -73,16 +74,16 @@ def logged_load(
 
 
 def gains(
-    autoscaler: Autoscaler,
+    autoscalers: Mapping[str, Autoscaler],
     load: LoggedLoad,
     twin: ApplicationTwin,
     config: AutoscalingConfig,
     limits: GrantLimits,
-) -> np.ndarray:
-    """[episodes] mean reward of an interval over that of the log's grants [cores].
+) -> dict[str, np.ndarray]:
+    """Name -> [episodes] mean reward of an interval over that of the log's grants [cores].
 
     Args:
-        autoscaler: That plays beside them.
+        autoscalers: Name -> one that plays beside them.
         load: Of the log.
         twin: Of the application.
         config, limits: What is decided about.
@@ -91,7 +92,7 @@ def gains(
     free = free_limits(len(twin.deployments))  # a log may have left the bounds
     usual = _rewards(as_logged, load, twin, config, free)
     usual = np.maximum(usual, _least_believed(usual, load))
-    return _rewards(autoscaler, load, twin, config, limits) - usual
+    return {name: _rewards(one, load, twin, config, limits) - usual for name, one in autoscalers.items()}
 
 
 def _least_believed(usual: np.ndarray, load: LoggedLoad) -> np.ndarray:
@@ -137,6 +138,11 @@ def logged_grants(log: ScalingLog, memory_gib: PyTree) -> Grants:
     columns = [without_gaps(log.columns[name]) for name in ("cpu_cores", "memory_gib", "num_replicas")]
     columns[1] = np.where(np.isfinite(columns[1]), columns[1], np.asarray(memory_gib)[None])
     return Grants(*(jnp.asarray(one, jnp.float32) for one in columns))
+
+
+def events_under(log: ScalingLog, grants: Grants) -> ScalingEvents:
+    """`logged_events` of a log under its `logged_grants`, which have no gaps."""
+    return logged_events(log)._replace(grants=jax.tree.map(jnp.transpose, grants))
 
 
 def _rewards(
