@@ -138,12 +138,17 @@ def _file_table(
     days = sorted({run.day for part in parts for run in part.held.runs})
     items = [
         _DayOfTable(
-            spec.name, day,
-            tuple((part.folder, run, part.offset) for part in parts for run in part.held.runs if run.day == day),
-            duplicates, root, work / f"{spec.name}-day-{day}.parquet",
+            spec.name,
+            day,
+            tuple(
+                (part.folder, run, part.offset) for part in parts for run in part.held.runs if run.day == day
+            ),
+            duplicates,
+            root,
+            work / f"{spec.name}-day-{day}.parquet",
         )
         for day in days
-    ]  # fmt: skip
+    ]
     filed = dict(zip(days, run_tasks(file_day, items, f"{spec.name}: days"), strict=True))
     for item in items:
         quarantine.add(_bad_records(item.bad))

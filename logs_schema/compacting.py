@@ -107,9 +107,14 @@ def _compacted(archive: Archive, config: CompactConfig, progress: Progress) -> C
     packed = {name for names in goals.values() for name in names}
     manifest, extra = archive.manifest, packed_extra(archive.manifest.extra, packs)
     product = writing(
-        archive.path, KIND, made_from=manifest.made_from, config=manifest.config, seed=manifest.seed, extra=extra,
+        archive.path,
+        KIND,
+        made_from=manifest.made_from,
+        config=manifest.config,
+        seed=manifest.seed,
+        extra=extra,
         replace=True,
-    )  # fmt: skip
+    )
     with ExitStack() as until_in_place, archive_errors(), product as root:
         for pack, file in made.items():
             link(file, root / pack)
@@ -178,9 +183,11 @@ def _entry(archive: Archive, names: Sequence[str]) -> dict[str, Any]:
         with archive.reading(name):
             num_groups = len(archive.source(name)[1])
         entry[name] = {
-            "first_group": first, "num_groups": num_groups, "num_bytes": _num_bytes(archive, name),
+            "first_group": first,
+            "num_groups": num_groups,
+            "num_bytes": _num_bytes(archive, name),
             "sha256": archive.pieces[name].sha256,
-        }  # fmt: skip
+        }
         first += num_groups
     return entry
 

@@ -97,9 +97,9 @@ class PartlyKnown:
     def add(self, batch: pa.RecordBatch) -> None:
         """Count the rows of a batch; what is not called needs no response time."""
         called = ~np.asarray(pc.fill_null(pc.equal(batch["request_rate_per_s"], 0.0), False), bool)
-        needed = np.stack([
-            called if name.startswith("response_") else np.ones(len(batch), bool) for name in self.columns
-        ])  # fmt: skip
+        needed = np.stack(
+            [called if name.startswith("response_") else np.ones(len(batch), bool) for name in self.columns]
+        )
         known = np.stack([np.asarray(pc.is_valid(batch[name]), bool) for name in self.columns]) & needed
         for name, is_its in by_deployment(batch):
             count = np.stack([flags[:, is_its].sum(axis=1) for flags in (needed, known)])

@@ -135,9 +135,11 @@ def _checked_files(module: ModuleType, paths: Sequence[Path | str]) -> list[Path
     """The named files and folders; ConfigError where they are no list, FormatError where it is empty."""
     if isinstance(paths, str | bytes) or not isinstance(paths, Sequence):
         raise ConfigError(
-            f"paths is a {type(paths).__name__}", where="import_log", allowed="a list of paths",
+            f"paths is a {type(paths).__name__}",
+            where="import_log",
+            allowed="a list of paths",
             advice="a single file or folder is a list of one",
-        )  # fmt: skip
+        )
     files = [checked_path("paths", path, "import_log") for path in paths]
     if not files:
         raise FormatError(

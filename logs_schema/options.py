@@ -41,9 +41,11 @@ def refuse_options(
         if name not in known:
             close = get_close_matches(name, known, 1)
             raise ConfigError(
-                f"unknown option {name}", where=where, allowed=", ".join(known) or "no options",
+                f"unknown option {name}",
+                where=where,
+                allowed=", ".join(known) or "no options",
                 advice=f"is {close[0]} meant?" if close else "leave it out",
-            )  # fmt: skip
+            )
     try:
         hints = get_type_hints(function)
     except NameError:  # of types that are imported for the type checker alone
@@ -87,9 +89,11 @@ def checked_progress(progress: Any, where: str) -> Progress:
         callable(getattr(progress, name, None)) for name in ("stage", "note")
     ):
         raise ConfigError(
-            f"progress = {progress!r}"[:200], where=where, allowed="a progress display, or None for none",
+            f"progress = {progress!r}"[:200],
+            where=where,
+            allowed="a progress display, or None for none",
             advice="leave it out, or give it a logs_schema.progress.Progress",
-        )  # fmt: skip
+        )
     return progress
 
 
@@ -100,9 +104,11 @@ def checked_days(days: Iterable[date], where: str) -> set[date]:
     wrong += [day for day in found if not isinstance(day, date) or isinstance(day, datetime)]
     if wrong:
         raise ConfigError(
-            f"{wrong[0]!r} is not a day"[:200], where=where, allowed="days as datetime.date",
+            f"{wrong[0]!r} is not a day"[:200],
+            where=where,
+            allowed="days as datetime.date",
             advice="archive.days(table) has those with rows",
-        )  # fmt: skip
+        )
     return found
 
 

@@ -101,9 +101,10 @@ def copy_groups(sources: Sequence[tuple[Path, range]], target: Path) -> None:
     for original, copy in zip(_groups_in(sources), copies, strict=True):
         if not original.equals(copy):
             raise ArchiveError(
-                "rows changed when they were copied, so nothing was written", where=str(sources[0][0]),
+                "rows changed when they were copied, so nothing was written",
+                where=str(sources[0][0]),
                 advice="report this: it is a fault of the program, not of the log",
-            )  # fmt: skip
+            )
 
 
 def _groups_in(sources: Sequence[tuple[Path, range]]) -> Iterator[pa.Table]:

@@ -305,9 +305,11 @@ def _refuse_inside(path: Path) -> None:
     )
     if around is not None:
         raise ProductError(
-            "the path is inside another product, whose files must stay as they were written", where=str(path),
-            allowed=f"a path outside {around}", advice="choose another path, such as one beside it",
-        )  # fmt: skip
+            "the path is inside another product, whose files must stay as they were written",
+            where=str(path),
+            allowed=f"a path outside {around}",
+            advice="choose another path, such as one beside it",
+        )
 
 
 def _refuse_taken(path: Path, replace: bool, more: str = "") -> None:

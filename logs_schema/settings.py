@@ -102,9 +102,10 @@ def _value(kind: Any, value: Any, where: str) -> Any:
         if not isinstance(value, list):
             like = f", such as [{_quoted(value) if arguments[0] is str else value}]"
             raise ConfigError(
-                f"{value!r} is not a list", where=where,
+                f"{value!r} is not a list",
+                where=where,
                 allowed=f"a list of {arguments[0].__name__}{like if isinstance(value, str | int | float) else ''}",
-            )  # fmt: skip
+            )
         return tuple(_value(arguments[0], item, where) for item in value)
     if kind is float and isinstance(value, int) and not isinstance(value, bool):
         try:

@@ -87,9 +87,11 @@ def fetch(file: Path, folder: Path) -> None:
         Store(address).download(name, beside)
         if file_hash(beside) != wanted:
             raise ArchiveError(
-                "the archive was changed while it was read", where=f"{address}/{name}",
-                allowed="files as the manifest names them", advice="open it again",
-            )  # fmt: skip
+                "the archive was changed while it was read",
+                where=f"{address}/{name}",
+                allowed="files as the manifest names them",
+                advice="open it again",
+            )
         beside.replace(file)
     finally:
         beside.unlink(missing_ok=True)
@@ -120,9 +122,10 @@ def publish(folder: Path, address: str, *, replace: bool = False, expect: str | 
         raise _taken(address)
     if expect is not None and (there or {}).get("content_hash") != expect:
         raise ArchiveError(
-            "the archive was changed by another process while rows were added to it", where=address,
+            "the archive was changed by another process while rows were added to it",
+            where=address,
             advice="add the rows again",
-        )  # fmt: skip
+        )
     old: dict[str, str] = (there or {}).get("files", {})
     for name in sorted(new.files):
         if old.get(name) != new.files[name]:
@@ -161,9 +164,11 @@ def working_copy(address: str, *, append: bool = False, replace: bool = False) -
 
 def _taken(address: str) -> ArchiveError:
     return ArchiveError(
-        "the address is taken", where=address, allowed="an address where nothing is",
+        "the address is taken",
+        where=address,
+        allowed="an address where nothing is",
         advice="choose another, or replace it (--replace)",
-    )  # fmt: skip
+    )
 
 
 class Store:
@@ -185,9 +190,10 @@ class Store:
             self.files, self.root = pafs.FileSystem.from_uri(address)
         except (pa.ArrowInvalid, pa.ArrowNotImplementedError, OSError) as error:
             raise ConfigError(
-                f"the address cannot be used: {error}", where=address,
+                f"the address cannot be used: {error}",
+                where=address,
                 allowed=", ".join(f"{scheme}://..." for scheme in SCHEMES),
-            ) from error  # fmt: skip
+            ) from error
 
     def has(self, name: str) -> bool:
         """Whether a file is there."""
@@ -231,14 +237,17 @@ class Store:
         except FileNotFoundError as error:
             raise ArchiveError(
                 "there is no archive here" if name == MANIFEST else "a file of the archive is missing",
-                where=f"{self.address}/{name}", allowed="an archive that schedtwin wrote", advice="check the address",
-            ) from error  # fmt: skip
+                where=f"{self.address}/{name}",
+                allowed="an archive that schedtwin wrote",
+                advice="check the address",
+            ) from error
         except OSError as error:
             raise ArchiveError(
-                f"the store does not answer: {str(error).splitlines()[0][:300]}", where=f"{self.address}/{name}",
+                f"the store does not answer: {str(error).splitlines()[0][:300]}",
+                where=f"{self.address}/{name}",
                 allowed="a store that can be reached with credentials that may read and write there",
                 advice="look at the address, the region and the credentials (AWS_ACCESS_KEY_ID, ~/.aws, ...)",
-            ) from error  # fmt: skip
+            ) from error
 
 
 def _parsed(text: bytes, address: str) -> dict:
@@ -247,9 +256,11 @@ def _parsed(text: bytes, address: str) -> dict:
         Manifest(**found)
     except (ValueError, TypeError) as error:
         raise ArchiveError(
-            f"the manifest cannot be read ({error})", where=f"{address}/{MANIFEST}",
-            allowed="files as they were written", advice="import the log again",
-        ) from error  # fmt: skip
+            f"the manifest cannot be read ({error})",
+            where=f"{address}/{MANIFEST}",
+            allowed="files as they were written",
+            advice="import the log again",
+        ) from error
     return dict(found)
 
 

@@ -51,9 +51,14 @@ def alarm_facts(unlike: np.ndarray, ratio: np.ndarray, node: np.ndarray, num_day
     place = np.searchsorted(edges, logs)
     sums = [each[place[node == one]].tolist() for one in np.unique(node) for each in (slower, faster)]
     return AlarmFacts(
-        share, weights, unlike_limit, tuple(edges.tolist()), tuple(slower.tolist()), tuple(faster.tolist()),
+        share,
+        weights,
+        unlike_limit,
+        tuple(edges.tolist()),
+        tuple(slower.tolist()),
+        tuple(faster.tolist()),
         _limit(sums, num_days),
-    )  # fmt: skip
+    )
 
 
 def _limit(sums: Sequence[Sequence[float]], num_days: int) -> float:

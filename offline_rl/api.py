@@ -62,9 +62,10 @@ class Trained:
         if seen != shown:
             raise ConfigError(
                 f"{self.name} was trained on another system, or in a twin that shows something else",
-                where=where, allowed="policies of the same nodes, services and view",
+                where=where,
+                allowed="policies of the same nodes, services and view",
                 advice="train it with this twin",
-            )  # fmt: skip
+            )
 
 
 def _shapes(tree: PyTree) -> list[tuple[str, tuple[int, ...]]]:
@@ -107,14 +108,17 @@ def train(
     """
     if not isinstance(recipe, Recipe):
         raise ConfigError(
-            f"{getattr(recipe, '__name__', repr(recipe)[:80])} is no recipe", where="train",
-            allowed="a recipe, then what it learns from", advice="call it: train(behaviour_cloning(), twin.history())",
-        )  # fmt: skip
+            f"{getattr(recipe, '__name__', repr(recipe)[:80])} is no recipe",
+            where="train",
+            allowed="a recipe, then what it learns from",
+            advice="call it: train(behaviour_cloning(), twin.history())",
+        )
     if not isinstance(data, recipe.needs):
         raise ConfigError(
-            f"{recipe.name} does not learn from {type(data).__name__}", allowed=recipe.needs.__name__,
+            f"{recipe.name} does not learn from {type(data).__name__}",
+            allowed=recipe.needs.__name__,
             advice="give it twin.history() for the log, twin.rollouts(...) for the twin, or the twin of a queue",
-        )  # fmt: skip
+        )
     chosen = (checked_seed(seed, "train"),) if seeds is None else checked_seeds(seeds, "train")
     return recipe.run(data, chosen, checked_progress(progress, "train"))
 
@@ -156,10 +160,13 @@ def ppo(start: Trained | None = None, **settings: Any) -> Recipe:
 
     def run(rollouts: Rollouts, seeds: tuple[int, ...], progress: Progress) -> Trained:
         config = TrainingConfig(
-            seeds=seeds, num_streams=rollouts.streams, disagreement=rollouts.disagreement,
-            randomise_nodes=rollouts.randomisation.nodes, randomise_services=rollouts.randomisation.services,
+            seeds=seeds,
+            num_streams=rollouts.streams,
+            disagreement=rollouts.disagreement,
+            randomise_nodes=rollouts.randomisation.nodes,
+            randomise_services=rollouts.randomisation.services,
             network=start.network_name,
-        )  # fmt: skip
+        )
         twin = rollouts.twin
         start.refuse_other_system(example_for(twin.encoding, twin.windows), "ppo(start=...)")
         config = with_settings(config, settings, "ppo")
@@ -180,9 +187,11 @@ def checked_start(
     advice = f"give it the result of {result}"
     if start is None:
         raise ConfigError(
-            f"{recipe} starts from a trained policy, and none is given", where=f"{recipe}(start=...)",
-            allowed=f"networks of the kind {', '.join(networks)}", advice=advice,
-        )  # fmt: skip
+            f"{recipe} starts from a trained policy, and none is given",
+            where=f"{recipe}(start=...)",
+            allowed=f"networks of the kind {', '.join(networks)}",
+            advice=advice,
+        )
     refuse_type("start", start, Trained, recipe, advice)
     found: Trained = start
     if found.network_name not in networks:

@@ -31,9 +31,10 @@ KIND, SCALING_KIND, ASSIGNMENT_KIND = "bundle", "scaling-bundle", "assignment-bu
 """Kinds of products in their manifests: choices among nodes, jobs and replicas; grants of deployments; edges of many
 requests at once."""
 RUN_BY = {
-    KIND: "schedtwin serve, or schedtwin orchestrate", SCALING_KIND: "schedtwin autoscale",
+    KIND: "schedtwin serve, or schedtwin orchestrate",
+    SCALING_KIND: "schedtwin autoscale",
     ASSIGNMENT_KIND: "schedtwin serve",
-}  # fmt: skip
+}
 """Kind -> who runs it."""
 PROBLEMS = {SCALING_KIND: AUTOSCALING, ASSIGNMENT_KIND: ASSIGNMENT}
 """Kind -> problem, where a kind has one; else the contract says which."""
@@ -99,10 +100,11 @@ def refuse_other_kind(folder: Path, kind: str) -> None:
     found = kind_of(folder)
     if found is not None and found != kind:
         raise ProductError(
-            f"this bundle is of the problem '{origin_of(folder).problem}'", where=str(folder),
+            f"this bundle is of the problem '{origin_of(folder).problem}'",
+            where=str(folder),
             allowed=f"a bundle of {PROBLEMS.get(kind, 'placement, ordering or orchestration')}",
             advice=f"{RUN_BY[found]} runs this one",
-        )  # fmt: skip
+        )
 
 
 def write_network(folder: Path, arrays: dict[str, np.ndarray]) -> None:

@@ -102,16 +102,21 @@ def export_pair(
         legality=LEGALITY,
         action=ACTION,
         normalisation="none is fitted: shares of capacity, flags, and log1p of counts, amounts and seconds",
-        unknown={"service": "taken as 'unknown', which no node hosts", "node": "any number can be decided among"},
+        unknown={
+            "service": "taken as 'unknown', which no node hosts",
+            "node": "any number can be decided among",
+        },
         trained_on=dict(trained_on),
         setting={
-            "margin": margin, "slot_s": plan.edge.config.slot_s, "sites": list(cluster.sites),
+            "margin": margin,
+            "slot_s": plan.edge.config.slot_s,
+            "sites": list(cluster.sites),
             "services": list(cluster.services),
             **({} if delay_s is None else {"view": "full", "delay_s": delay_s}),
         },
         certificate=certificate,
         licence=licence or NOT_STATED,
-    )  # fmt: skip
+    )
     copy = _copy(orchestrator, plan, config)
     golden = golden_frames(orchestrator, plan, config, np.random.default_rng(seed))
     replay_frames(copy, golden, where=str(out))
@@ -180,9 +185,13 @@ def _drawn(plan: Plan, rng: np.random.Generator) -> tuple[FrameState, FrameView]
         return jnp.asarray(np.moveaxis(leaf, 0, -1), kind)
 
     deployment = Deployment(
-        streams(leaves[1]), streams(used_gib), streams(changes[0]), streams(changes[1]), streams(changes[2] > 0),
+        streams(leaves[1]),
+        streams(used_gib),
+        streams(changes[0]),
+        streams(changes[1]),
+        streams(changes[2] > 0),
         streams(np.zeros(changes.shape[1:])),
-    )  # fmt: skip
+    )
     unread: Any = None
     load = Load(streams(running), streams(waiting), streams(queued))
     measured = Measured(streams(past[0]), streams(past[1]), unread, unread)
@@ -196,10 +205,16 @@ def _copy(params: PyTree, plan: Plan, config: StepwiseConfig) -> Orchestrator:
     seat_of_site = np.full(len(cluster.sites), -1)
     seat_of_site[edge.seat_site] = np.arange(edge.num_seats)
     facts = OrchestratorFacts(
-        cluster.node_names, cluster.services[1:], tuple(cluster.sites[site] for site in edge.seat_site),
-        frame_s, history_frames(edge.config, frames), frames.num_changes, config.graph.num_hops, config.graph.mean,
+        cluster.node_names,
+        cluster.services[1:],
+        tuple(cluster.sites[site] for site in edge.seat_site),
+        frame_s,
+        history_frames(edge.config, frames),
+        frames.num_changes,
+        config.graph.num_hops,
+        config.graph.mean,
         SHARPNESS,
-    )  # fmt: skip
+    )
     fixed = OrchestrationTables(
         edge.cores, edge.memory_gib, np.asarray(cluster.is_cloud, bool), np.asarray(cluster.site_of_node), seat_of_site,
         edge.hosts[1:], edge.replica_gib[1:], edge.work_s[1:], edge.pull_s[1:], forecast.run_s[1:],

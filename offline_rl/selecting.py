@@ -75,10 +75,15 @@ def train_selecting(
 
     state = jax.jit(algorithm.init)(key_init)
     fit = fit_keeping_best(
-        state, advance, num_updates, updates_per_look, curves=no_curves(run, key_updates, state, experience),
-        first_evaluation=lambda: -_seen(evaluate, state, 0), checkpoint=Checkpoint(checkpoint, key),
+        state,
+        advance,
+        num_updates,
+        updates_per_look,
+        curves=no_curves(run, key_updates, state, experience),
+        first_evaluation=lambda: -_seen(evaluate, state, 0),
+        checkpoint=Checkpoint(checkpoint, key),
         on_evaluation=lambda fit: on_evaluation(int(fit.done), -float(fit.losses[-1])),
-    )  # fmt: skip
+    )
     return Selected(fit.best, fit.curves, -fit.losses)
 
 
@@ -116,9 +121,14 @@ def train_kept(
     state = jax.jit(algorithm.init)(key_init)
     curves = no_curves(run, key_updates, state, experience)
     fit = fit_keeping_best(
-        state, advance, num_updates, updates_per_save, curves=curves, kept=lambda _state: (),
+        state,
+        advance,
+        num_updates,
+        updates_per_save,
+        curves=curves,
+        kept=lambda _state: (),
         checkpoint=Checkpoint(checkpoint, key),
-    )  # fmt: skip
+    )
     return fit.state, fit.curves
 
 

@@ -73,8 +73,9 @@ def frames_problem() -> Problem:
         return {"dispatch": Records(none, none >= 0, jnp.zeros(none.shape)), "orchestrate": state.pending}
 
     def observe(state: Frames) -> PyTree:
-        deployed = jnp.broadcast_to(one_hot(state.deployed, NUM_DEPLOYED)[:, None],
-                                    (NUM_DEPLOYED, *state.slot.colour.shape))  # fmt: skip
+        deployed = jnp.broadcast_to(
+            one_hot(state.deployed, NUM_DEPLOYED)[:, None], (NUM_DEPLOYED, *state.slot.colour.shape)
+        )
         seen = {"deployed": deployed, "colour": state.slot.colour[None].astype(jnp.float32)}
         return {"dispatch": seen, "orchestrate": one_hot(state.slot.kind, NUM_KINDS)[:, None]}
 

@@ -38,12 +38,15 @@ def fit(problem: str, days: LoggedDays, *, seed: int = 0, **options: Any) -> Any
 def _refuse_other_than_days(days: Any, where: str) -> None:
     if not (isinstance(days, LoggedDays) and isinstance(days.archive, Archive)):
         raise ConfigError(
-            f"a twin is not learned from a {type(days).__name__}", where=where, allowed="a LoggedDays of an Archive",
+            f"a twin is not learned from a {type(days).__name__}",
+            where=where,
+            allowed="a LoggedDays of an Archive",
             advice='give it the training days: shifted_days(Archive("log"), "0d,7d").train',
-        )  # fmt: skip
+        )
     wrong = [day for day in days.days if not isinstance(day, dt.date) or isinstance(day, dt.datetime)]
     if wrong or not days.days:
         raise ConfigError(
-            f"{wrong[0]!r} is no day" if wrong else "there are no days to learn from", where=where,
+            f"{wrong[0]!r} is no day" if wrong else "there are no days to learn from",
+            where=where,
             allowed="one or more datetime.date of the archive",
-        )  # fmt: skip
+        )

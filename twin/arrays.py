@@ -111,9 +111,11 @@ def _read(path: Path) -> dict[str, np.ndarray]:
             return {name: file[name] for name in file.files}
     except (OSError, ValueError, EOFError, zipfile.BadZipFile) as error:
         raise ProductError(
-            f"cannot read the arrays: {error}", where=str(path), allowed="files as they were written",
+            f"cannot read the arrays: {error}",
+            where=str(path),
+            allowed="files as they were written",
             advice="make the product that it is in again; of unfinished work delete the file",
-        ) from error  # fmt: skip
+        ) from error
 
 
 def _named(tree: PyTree) -> list[tuple[str, PyTree]]:

@@ -51,6 +51,7 @@ def find_fit(problem: str) -> Fit:
         if one.problem == problem:
             return one
     raise ConfigError(
-        f"no twin of {problem!r} is fitted here", allowed="; ".join(f"{one.problem}: {one.decides}" for one in FITS),
+        f"no twin of {problem!r} is fitted here",
+        allowed="; ".join(f"{one.problem}: {one.decides}" for one in FITS),
         advice=f"twin.fits.add_fit adds a problem; schedtwin fit --problem {problem} lists those with a kit",
-    )  # fmt: skip
+    )

@@ -45,9 +45,10 @@ class Checkpoint(NamedTuple):
         found = load_arrays(self.path, self._with_key(start), growing=("curves", "losses"))
         if not np.array_equal(found.pop("key"), jax.random.key_data(self.key)):
             raise ProductError(
-                "the checkpoint belongs to a run with another key", where=str(self.path),
+                "the checkpoint belongs to a run with another key",
+                where=str(self.path),
                 advice="use the key it was started with, or give another checkpoint file",
-            )  # fmt: skip
+            )
         return jax.tree.map(
             lambda old, new: jnp.asarray(new) if isinstance(old, jax.Array) else new[()],
             start,

@@ -46,9 +46,10 @@ def of_group(trajectory: Trajectory, name: str, num_steps: int | None = None) ->
     num_steps = length if num_steps is None else num_steps
     if name not in names or not 0 < num_steps <= length:
         raise ConfigError(
-            f"{num_steps} steps of a group {name!r}", where="of_group",
+            f"{num_steps} steps of a group {name!r}",
+            where="of_group",
             allowed=f"1 to {length} steps of one of {names}",
-        )  # fmt: skip
+        )
     at, following = _own_steps(jnp.any(trajectory.active[name], axis=1), num_steps)
 
     def own(tree: PyTree) -> PyTree:

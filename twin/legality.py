@@ -38,8 +38,9 @@ def entry_at(entry: PyTree, before: Array | None) -> PyTree:
     if before is None or not jnp.issubdtype(before.dtype, jnp.integer):
         raise ConfigError(
             "an action leaf depends on the choice before it, and none stands there",
-            where="Given", allowed="behind a categorical leaf, in tree order",
-        )  # fmt: skip
+            where="Given",
+            allowed="behind a categorical leaf, in tree order",
+        )
 
     def at(leaf: Array) -> Array:
         axis = leaf.ndim - before.ndim - 1

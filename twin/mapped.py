@@ -22,7 +22,7 @@ def mapped(
         given = (
             argument if axis is None else jax.tree.map(lambda leaf: leaf[0], argument)
             for argument, axis in zip(arguments, in_axes, strict=True)
-        )  # fmt: skip
+        )
         return jax.tree.map(lambda leaf: leaf[None], function(*given))
 
     return alone

@@ -28,8 +28,9 @@ def refuse_other_problem(folder: Path, wanted: str) -> None:
     if found != wanted:
         kind = read_manifest(folder).kind
         raise ProductError(
-            f"this {kind} is of the problem '{found}', not '{wanted}'", where=str(folder),
+            f"this {kind} is of the problem '{found}', not '{wanted}'",
+            where=str(folder),
             allowed=f"a {kind} of the problem '{wanted}'",
             advice="schedtwin certify, train, compare, generate and export take twins and policies of every problem; "
             f"schedtwin fit --problem {wanted} makes a twin of this one",
-        )  # fmt: skip
+        )

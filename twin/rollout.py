@@ -108,9 +108,12 @@ def unroll(
     pairs = by_group(problem, lambda _, *arguments: credit(*arguments), transition.left, held, active)
     settled, outcome = (by_group(problem, lambda _, pair, part=part: pair[part], pairs) for part in (0, 1))
     reward = by_group(
-        problem, lambda _, worth, final, acts: jnp.where(final & acts, worth, 0.0),
-        problem.reward(transition.decision_info, outcome), settled, active,
-    )  # fmt: skip
+        problem,
+        lambda _, worth, final, acts: jnp.where(final & acts, worth, 0.0),
+        problem.reward(transition.decision_info, outcome),
+        settled,
+        active,
+    )
     return placed(Trajectory(
         observation, global_observation, legal, active, transition.action, reward, settled,
         transition.decision_info, outcome,

@@ -96,10 +96,16 @@ def _waits_line(forecast: Forecast, config: CertifyConfig) -> Line:
             return np.asarray(np.log(weights @ seen) - np.log(weights @ drawn))
 
     return about_zero(
-        SECTION, name, "1", statistic, forecast.num_units, config.thresholds.wait_bias, config.intervals(),
+        SECTION,
+        name,
+        "1",
+        statistic,
+        forecast.num_units,
+        config.thresholds.wait_bias,
+        config.intervals(),
         deciding=True,
         reason=f"{forecast.wait_s[known].mean():.3g} s logged, {mean_draw_s[known].mean():.3g} s forecast",
-    )  # fmt: skip
+    )
 
 
 def _runs_line(forecast: Forecast, config: CertifyConfig) -> Line:
@@ -135,7 +141,13 @@ def _on_time_line(forecast: Forecast, config: CertifyConfig) -> Line:
     completes = forecast.draws_accepted[rows] & (forecast.draws_status[rows] == COMPLETED)
     drawn = mean_of_known(np.where(completes & np.isnan(response_s), np.nan, completes & in_time))
     return about_zero(
-        SECTION, name, "share", mean_of(on_time - drawn, forecast.unit[rows], forecast.num_units), forecast.num_units,
-        config.thresholds.on_time_bias, config.intervals(), deciding=True,
+        SECTION,
+        name,
+        "share",
+        mean_of(on_time - drawn, forecast.unit[rows], forecast.num_units),
+        forecast.num_units,
+        config.thresholds.on_time_bias,
+        config.intervals(),
+        deciding=True,
         reason=f"{on_time.mean():.3f} logged, {np.nanmean(drawn):.3f} forecast",
-    )  # fmt: skip
+    )

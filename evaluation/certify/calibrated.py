@@ -108,6 +108,12 @@ def _acceptance_line(forecast: Forecast, config: CertifyConfig) -> Line:
         return np.asarray(np.abs(weights @ gap).sum(axis=1) / (weights @ count).sum(axis=1))
 
     return against_limit(
-        SECTION, name, "share", statistic, len(labels), config.thresholds.calibration, config.intervals(),
+        SECTION,
+        name,
+        "share",
+        statistic,
+        len(labels),
+        config.thresholds.calibration,
+        config.intervals(),
         deciding=True,
-    )  # fmt: skip
+    )

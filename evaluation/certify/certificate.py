@@ -160,8 +160,14 @@ def refusing(
 
     def refused(error: SchedtwinError, archive: Archive, config: CertifyConfig) -> Certificate:
         return certificate_of(
-            [], {}, {}, config, twin=twin, archive=archive.content_hash, train_days=train_days,
+            [],
+            {},
+            {},
+            config,
+            twin=twin,
+            archive=archive.content_hash,
+            train_days=train_days,
             refusal=error.brief,
-        )  # fmt: skip
+        )
 
     return refused

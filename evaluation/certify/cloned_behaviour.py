@@ -35,9 +35,15 @@ def fit_behaviour(tested: SystemUnderTest, config: CertifyConfig, progress: Prog
         return CloneBehaviour(network, network.init(jax.random.key(config.seed)))
     with progress.stage("clone the behaviour", total=config.clone_updates, unit="updates") as stage:
         params, _ = fit_clone(
-            jax.random.key(config.seed), history, example, network, config.clone_updates, NUM_STREAMS,
-            HELD_OUT, stage,
-        )  # fmt: skip
+            jax.random.key(config.seed),
+            history,
+            example,
+            network,
+            config.clone_updates,
+            NUM_STREAMS,
+            HELD_OUT,
+            stage,
+        )
     return CloneBehaviour(network, params)
 
 
@@ -49,9 +55,15 @@ def clone_line(section: str, forecast: Forecast, config: CertifyConfig) -> Line:
     """
     excess = mean_of(forecast.surprise - forecast.entropy, forecast.unit, forecast.num_units)
     line = about_zero(
-        section, NAME, "nats", excess, forecast.num_units, config.thresholds.clone_surprise, config.intervals(),
+        section,
+        NAME,
+        "nats",
+        excess,
+        forecast.num_units,
+        config.thresholds.clone_surprise,
+        config.intervals(),
         reason=f"surprise {forecast.surprise.mean():.3f}, entropy {forecast.entropy.mean():.3f} nats",
-    )  # fmt: skip
+    )
     verdict = line.verdict if line.verdict is Verdict.PASS else Verdict.CANNOT_TELL
     return replace(line, verdict=verdict, chance=None)
 

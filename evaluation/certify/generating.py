@@ -42,8 +42,13 @@ from twin.population.workload import NONE
 
 SECTION = "workload model"
 REPLAYED = "this twin replays logged arrivals and generates none"
-LINES = ("KL of the agents' columns", "mean KL of pairs", "two-sample classifier", "kernel distance",
-         "rate, dispersion and autocorrelation of arrivals")  # fmt: skip
+LINES = (
+    "KL of the agents' columns",
+    "mean KL of pairs",
+    "two-sample classifier",
+    "kernel distance",
+    "rate, dispersion and autocorrelation of arrivals",
+)
 """Names of the lines that are not applicable without a workload model."""
 STATISTICS = ("rate", "dispersion", "autocorrelation of gaps", "variation of gaps")
 
@@ -150,11 +155,17 @@ def arrival_lines(
     unit = np.arange(num_units)
     return [
         against_floor(
-            SECTION, f"{name} of arrivals", "mean distance", mean_of(distances[index], unit, num_units),
-            mean_of(floor[index], unit, num_units), num_units, config.thresholds.arrivals, config.intervals(),
+            SECTION,
+            f"{name} of arrivals",
+            "mean distance",
+            mean_of(distances[index], unit, num_units),
+            mean_of(floor[index], unit, num_units),
+            num_units,
+            config.thresholds.arrivals,
+            config.intervals(),
         )
         for index, name in enumerate(STATISTICS)
-    ]  # fmt: skip
+    ]
 
 
 def logged_arrivals(archive: Archive, day: dt.date) -> np.ndarray:

@@ -127,7 +127,8 @@ def _chart(horizons: list[float], measured: list[float], floors: list[float]) ->
     )
     return (
         Chart(
-            "State distance against the rollout horizon", "decisions simulated by the twin",
+            "State distance against the rollout horizon",
+            "decisions simulated by the twin",
             "mean Wasserstein distance (deviations)",
             (
                 Curve("twin", tuple(horizons), tuple(measured)),
@@ -136,4 +137,4 @@ def _chart(horizons: list[float], measured: list[float], floors: list[float]) ->
             note,
             logarithmic=True,
         ),
-    )  # fmt: skip
+    )

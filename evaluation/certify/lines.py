@@ -193,9 +193,14 @@ def verdict_of(judged: Estimate, limit: float, *, higher_is_better: bool) -> Ver
     """The verdict of an interval on a limit."""
     if judged.value is None or judged.low is None or judged.high is None:
         return Verdict.CANNOT_TELL
-    good, bad = (judged.low >= limit, judged.high < limit) if higher_is_better else (
-        judged.high <= limit, judged.low > limit,
-    )  # fmt: skip
+    good, bad = (
+        (judged.low >= limit, judged.high < limit)
+        if higher_is_better
+        else (
+            judged.high <= limit,
+            judged.low > limit,
+        )
+    )
     return Verdict.PASS if good else Verdict.FAIL if bad else Verdict.CANNOT_TELL
 
 

@@ -73,8 +73,9 @@ def days_windows(
                 )
             )
         except ConfigError as error:
-            raise ConfigError(f"{day}: {error.what}", where=error.where, allowed=error.allowed,
-                              advice=error.advice) from error  # fmt: skip
+            raise ConfigError(
+                f"{day}: {error.what}", where=error.where, allowed=error.allowed, advice=error.advice
+            ) from error
     return found
 
 
@@ -98,9 +99,14 @@ def real_days(
         begin += part.num_windows
         counted = counted_once(part) & ~illegal[: part.num_steps, here] & (part.node >= 0)
         logged = outcomes_from(
-            part, counted, part.node, part.fate.start_s, part.fate.finish_s, part.fate.status,
+            part,
+            counted,
+            part.node,
+            part.fate.start_s,
+            part.fate.finish_s,
+            part.fate.status,
             np.isfinite(part.fate.finish_s) | (part.fate.status == REJECTED),
-        )  # fmt: skip
+        )
         found[day] = HeldOutDay(day, part, counted, logged, states[..., here])
     return found
 

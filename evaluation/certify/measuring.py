@@ -145,9 +145,14 @@ class PartTask:
 def measure_part(task: PartTask) -> None:
     """Measures one part of a certificate and saves it."""
     parts = CertificateParts(
-        PlacementTwin.load(task.twin), Archive(task.archive), task.days, task.config, task.population,
-        Unfinished(task.folder), SilentProgress(),
-    )  # fmt: skip
+        PlacementTwin.load(task.twin),
+        Archive(task.archive),
+        task.days,
+        task.config,
+        task.population,
+        Unfinished(task.folder),
+        SilentProgress(),
+    )
     parts.part(task.name)
 
 

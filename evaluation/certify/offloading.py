@@ -60,11 +60,15 @@ def offload_lines(
     ]  # fmt: skip
     hours = tuple(24.0 / PARTS_OF_DAY * (np.arange(PARTS_OF_DAY) + 0.5))
     chart = Chart(
-        "Offload ratio over the day", "hour of the day", "share run away from home",
-        tuple(Curve(label, hours, tuple(map(float, curves(which, once)[0])))
-              for label, which in (("held-out days", "real"), ("twin", "twin"), ("another real day", "other"))),
+        "Offload ratio over the day",
+        "hour of the day",
+        "share run away from home",
+        tuple(
+            Curve(label, hours, tuple(map(float, curves(which, once)[0])))
+            for label, which in (("held-out days", "real"), ("twin", "twin"), ("another real day", "other"))
+        ),
         "Xiong et al., figure 4. In the twin, a clone of the behaviour decides.",
-    )  # fmt: skip
+    )
     return lines, (chart,)
 
 

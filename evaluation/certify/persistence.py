@@ -91,9 +91,11 @@ def certification_folder(twin_path: Path, kept: Path | None = None) -> Path | No
     wanted = read_manifest(twin_path, "twin").content_hash
     if kept is not None and read_manifest(kept, KIND).made_from.get("twin") != wanted:
         raise ConfigError(
-            "this certificate is of another twin", where=str(kept), allowed=f"one of {twin_path}",
+            "this certificate is of another twin",
+            where=str(kept),
+            allowed=f"one of {twin_path}",
             advice=f"schedtwin certify {twin_path} ARCHIVE --keep FOLDER",
-        )  # fmt: skip
+        )
     for folder in usual_folders(twin_path) if kept is None else (kept,):
         if not (folder / MANIFEST).is_file():
             continue

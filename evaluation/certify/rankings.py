@@ -85,13 +85,15 @@ def ranking_lines(
     order = np.argsort(true, kind="stable")
     worst = int(np.argmax(error))
     chart = Chart(
-        "Values of fixed policies", "value in the truth", "value in the twin",
+        "Values of fixed policies",
+        "value in the truth",
+        "value in the twin",
         (Curve("policies", tuple(map(float, true[order])), tuple(map(float, in_twin[order]))),),
         f"{len(names)} policies on {day.day}. The twin's largest error is that of {names[worst]}: {in_twin[worst]:.3f} "
         f"against {true[worst]:.3f}. Its value is a guess, because queues were longer than those in the log, for: "
         f"{guessed}.",
         True,
-    )  # fmt: skip
+    )
     return lines, (chart,)
 
 

@@ -33,10 +33,11 @@ def reaction_line(forecast: Forecast, config: CertifyConfig) -> Line:
     two -= np.mean(two[known]) if known.any() else 0.0
     if known.sum() < MIN_ROWS or np.ptp(two[known]) == 0.0:
         return not_applicable(
-            SECTION, NAME,
+            SECTION,
+            NAME,
             f"{int(known.sum())} requests of agents who ask {LEAST_LATER} times more that day and could be served well "
             f"or ill, fewer than {MIN_ROWS}",
-        )  # fmt: skip
+        )
     statistic = correlation(one, two, forecast.unit, forecast.num_units)
     return about_zero(
         SECTION, NAME, "correlation", statistic, forecast.num_units, config.thresholds.reaction, config.intervals(),

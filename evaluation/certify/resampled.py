@@ -38,8 +38,13 @@ def thinned(part: Units, max_rows: int, seed: int) -> Units:
 
 
 def kl_of_codes(
-    one: np.ndarray, one_unit: np.ndarray, two: np.ndarray, two_unit: np.ndarray, num_codes: int, num_units: int
-) -> Statistic:  # fmt: skip
+    one: np.ndarray,
+    one_unit: np.ndarray,
+    two: np.ndarray,
+    two_unit: np.ndarray,
+    num_codes: int,
+    num_units: int,
+) -> Statistic:
     """`KL(one || two)` in nats of codes [rows] in [0, num_codes)."""
     tables = [
         np.bincount(unit * num_codes + code, minlength=num_units * num_codes).reshape(num_units, num_codes)

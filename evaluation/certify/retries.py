@@ -30,10 +30,11 @@ def repeat_line(forecast: Forecast, config: CertifyConfig, repeats: Repeats | No
     fewest = min(int(failed.sum()), int(completed.sum()))
     if fewest < FEWEST:
         return not_applicable(
-            SECTION, NAME,
+            SECTION,
+            NAME,
             f"{int(failed.sum())} requests of known agents failed and {int(completed.sum())} completed, "
             f"fewer than {FEWEST}",
-        )  # fmt: skip
+        )
     within_s = longest_wait_s(forecast.arrival_s, forecast.finish_s, completed)
     pair = pairs_of(forecast.day, forecast.agent, forecast.service)
     ended_s = forecast.ended_s if len(forecast.ended_s) else forecast.finish_s

@@ -81,13 +81,19 @@ def column_lines(section: str, trio: Trio, config: CertifyConfig) -> list[Line]:
     floor = column_kls(coding, trio.real, trio.other, trio.num_units)
     return [
         not_applicable(section, f"KL of {name}", "log and twin hold one value only")
-        if _constant(trio, name) else
-        against_floor(
-            section, f"KL of {name}", "nats", measured[name], floor[name], trio.num_units,
-            config.thresholds.column_kl, intervals,
+        if _constant(trio, name)
+        else against_floor(
+            section,
+            f"KL of {name}",
+            "nats",
+            measured[name],
+            floor[name],
+            trio.num_units,
+            config.thresholds.column_kl,
+            intervals,
         )
         for name in coding.names
-    ]  # fmt: skip
+    ]
 
 
 def distribution_lines(section: str, trio: Trio, config: CertifyConfig) -> list[Line]:
@@ -98,11 +104,14 @@ def distribution_lines(section: str, trio: Trio, config: CertifyConfig) -> list[
             continue
         measured, floor = (
             distribution_distances(
-                trio.real.sample.continuous[name], trio.real.unit,
-                part.sample.continuous[name], part.unit, trio.num_units,
+                trio.real.sample.continuous[name],
+                trio.real.unit,
+                part.sample.continuous[name],
+                part.unit,
+                trio.num_units,
             )
             for part in (trio.generated, trio.other)
-        )  # fmt: skip
+        )
         for what, unit, limit, one, two in (
             ("Kolmogorov-Smirnov distance", "share", limits.kolmogorov_smirnov, measured[0], floor[0]),
             ("Wasserstein distance", "deviations", limits.wasserstein, measured[1], floor[1]),

@@ -46,8 +46,13 @@ def _train(arguments: Namespace) -> int:
 
     with progress_of(arguments) as progress:
         found = train_assigner(
-            arguments.archive, arguments.out, config_of(arguments), arguments.seed, progress, replace=arguments.replace
-        )  # fmt: skip
+            arguments.archive,
+            arguments.out,
+            config_of(arguments),
+            arguments.seed,
+            progress,
+            replace=arguments.replace,
+        )
     show_result(arguments, found, _text(found))
     return 0
 
@@ -65,8 +70,10 @@ def config_of(arguments: Namespace) -> "AssignConfig":
 
 
 def _text(found: dict[str, Any]) -> str:
-    return "\n".join([
-        *found["words"],
-        f"bundle: {found['bundle']}",
-        f"content hash: {found['content_hash']}",
-    ])  # fmt: skip
+    return "\n".join(
+        [
+            *found["words"],
+            f"bundle: {found['bundle']}",
+            f"content hash: {found['content_hash']}",
+        ]
+    )

@@ -35,33 +35,41 @@ def add_arguments(parser: ArgumentParser) -> None:
     add_inputs(parser, "bundle")
     parser.add_argument("--prometheus", metavar="URL", required=True, help="where metrics are asked for")
     parser.add_argument(
-        "--mapping", metavar="TOML", required=True, type=Path,
-        help="column -> query, as for the format prometheus: [metrics.COLUMN] with source = \"QUERY\", unit, ...",
-    )  # fmt: skip
+        "--mapping",
+        metavar="TOML",
+        required=True,
+        type=Path,
+        help='column -> query, as for the format prometheus: [metrics.COLUMN] with source = "QUERY", unit, ...',
+    )
     add_options(parser, Prometheus, prometheus_token_file="token_file")
     parser.add_argument(
-        "--kube", metavar="URL",
+        "--kube",
+        metavar="URL",
         help="Kubernetes API, as of kubectl proxy; 'in-cluster' for the service account (default: metrics tell grants)",
-    )  # fmt: skip
+    )
     parser.add_argument("--namespace", default="default", help="of the deployments (default: default)")
     parser.add_argument(
         "--canary", metavar="LIST", default="", help="deployments whose replicas are written, with commas"
     )
     parser.add_argument(
-        "--lease", metavar="NAME", default="schedtwin-autoscale",
+        "--lease",
+        metavar="NAME",
+        default="schedtwin-autoscale",
         help="of several processes that write in a namespace, the one that holds this Lease does "
         "(default: schedtwin-autoscale)",
-    )  # fmt: skip
+    )
     parser.add_argument("--apply", action="store_true", help="write the replicas of all deployments")
     add_options(parser, GuardConfig, "resources", "most_added", "most_removed", "max_cores")
     parser.add_argument(
         "--log", metavar="FOLDER", type=Path, help="where decisions are logged (default: nowhere)"
     )
     parser.add_argument(
-        "--external", metavar="HOST:PORT", default="",
+        "--external",
+        metavar="HOST:PORT",
+        default="",
         help="offer the wanted replicas there as a metric that a HorizontalPodAutoscaler scales by "
         "(/metrics, and the external metrics API; default: nowhere)",
-    )  # fmt: skip
+    )
     parser.add_argument("--external-cert", metavar="PEM", type=Path, help="certificate of that address (TLS)")
     parser.add_argument("--external-key", metavar="PEM", type=Path, help="its key, where it is another file")
     parser.add_argument("--decisions", metavar="N", type=int, help="stop after so many (default: never)")
@@ -88,9 +96,11 @@ def run(arguments: Namespace) -> int:
     if mapping.interval_s not in (None, policy.setting.interval_s):
         raise ConfigError(
             f"the mapping is of intervals of {mapping.interval_s:g} s, and {arguments.bundle} decides every "
-            f"{policy.setting.interval_s:g} s", where=f"{mapping.path}, interval_s",
-            allowed=f"{policy.setting.interval_s:g}", advice="mend the windows of its queries as well, such as [30s]",
-        )  # fmt: skip
+            f"{policy.setting.interval_s:g} s",
+            where=f"{mapping.path}, interval_s",
+            allowed=f"{policy.setting.interval_s:g}",
+            advice="mend the windows of its queries as well, such as [30s]",
+        )
     metrics = given(Prometheus(arguments.prometheus, mapping), arguments)
     if metrics.token_file is not None and not metrics.token_file.is_file():
         raise ConfigError("there is no such file", where=f"--prometheus-token-file {metrics.token_file}")
@@ -100,16 +110,22 @@ def run(arguments: Namespace) -> int:
     named = [name for name in arguments.canary.split(",") if name]
     guard = Guard(policy, given(GuardConfig(), arguments))
     controller = Controller(
-        guard, metrics, kube, arguments.namespace, guard.written if arguments.apply else named,
-        arguments.log, time.time,
-    )  # fmt: skip
+        guard,
+        metrics,
+        kube,
+        arguments.namespace,
+        guard.written if arguments.apply else named,
+        arguments.log,
+        time.time,
+    )
     controller.refuse_rivals()
     if unwritten := guard.unwritten:
         print(
             f"schedtwin autoscale: {arguments.bundle} was trained to change the cores of replicas as well, of "
             f"{first(unwritten)}. Without --resources they stay as they are, and what the twin promised does not hold",
-            file=sys.stderr, flush=True,
-        )  # fmt: skip
+            file=sys.stderr,
+            flush=True,
+        )
     leading = None
     if kube is not None and controller.writes:
         identity = f"{socket.gethostname()}-{os.getpid()}"
@@ -153,9 +169,11 @@ def alone_in(log: Path | None) -> Iterator[None]:
     lock = None if log is None else try_lock(log)
     if log is not None and lock is None:
         raise ConfigError(
-            "another process writes the log of an autoscaler there", where=f"--log {log}",
-            allowed="a folder of its own for each process", advice="stop the other one, or name another folder",
-        )  # fmt: skip
+            "another process writes the log of an autoscaler there",
+            where=f"--log {log}",
+            allowed="a folder of its own for each process",
+            advice="stop the other one, or name another folder",
+        )
     try:
         yield
     finally:
@@ -173,9 +191,11 @@ def _resign(leading: "Leading") -> None:
 
 
 def _decide(
-    controller: "Controller", arguments: Namespace, over: threading.Event,
+    controller: "Controller",
+    arguments: Namespace,
+    over: threading.Event,
     take: Callable[[Mapping[str, Any]], None] | None = None,
-) -> int:  # fmt: skip
+) -> int:
     """Decisions, one an interval, each given to `take`, until there are enough or `over` is set; the exit status."""
     from evaluation.commands.statuses import DONE, USER_ERROR
     from logs_schema.errors import SchedtwinError, first

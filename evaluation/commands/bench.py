@@ -42,9 +42,12 @@ def _add_truth(parser: ArgumentParser) -> None:
 
     add_world_arguments(parser, "kais")
     parser.add_argument(
-        "--days", metavar="LIST", type=numbers, default=(0, 1, 7, 30),
+        "--days",
+        metavar="LIST",
+        type=numbers,
+        default=(0, 1, 7, 30),
         help="days after day 0, with commas (default: 0,1,7,30)",
-    )  # fmt: skip
+    )
     add_options(parser, TruthBenchConfig, seeds="num_seeds")
     parser.add_argument(
         "--policies", metavar="LIST", type=words, help="baselines, with commas (default: those of the proof)"
@@ -75,18 +78,26 @@ def _truth(arguments: Namespace) -> int:
         )
         with progress.stage("bench truth", unit="scores") as stage:
             scores = bench_truth(
-                world, arguments.days, config, policies=policies,
-                references=[one.reference for one in kept], progress=stage,
-            )  # fmt: skip
+                world,
+                arguments.days,
+                config,
+                policies=policies,
+                references=[one.reference for one in kept],
+                progress=stage,
+            )
     text = as_text(as_table(world, scores, kept)).rstrip()
     show_result(arguments, as_json(world, config, scores, kept), text)
     return 0
 
 
 def trained_references(
-    world: "World", days: "Sequence[int]", folder: "Path | None", progress: "Progress",
-    config: "ReferenceConfig | None" = None, engine: "EngineConfig | None" = None,
-) -> "list[Kept]":  # fmt: skip
+    world: "World",
+    days: "Sequence[int]",
+    folder: "Path | None",
+    progress: "Progress",
+    config: "ReferenceConfig | None" = None,
+    engine: "EngineConfig | None" = None,
+) -> "list[Kept]":
     """The references of some days; missing ones are trained, one task for each day where there is an engine."""
     from evaluation.reproduction.benches.reference import ReferenceConfig
     from evaluation.reproduction.benches.reference_cache import REFERENCES, kept_reference, train_ahead
@@ -132,10 +143,15 @@ def _reference(arguments: Namespace) -> int:
         progress.stage("reference", total=config.most_updates, unit="updates") as stage,
     ):
         facts = write_reference(
-            world, arguments.day, config, arguments.out,
-            sources=made_from(world), seed=arguments.seed, overwrite=arguments.replace,
+            world,
+            arguments.day,
+            config,
+            arguments.out,
+            sources=made_from(world),
+            seed=arguments.seed,
+            overwrite=arguments.replace,
             progress=stage,
-        )  # fmt: skip
+        )
     chosen = ("--preset", world.name) if arguments.world is None else ("--world", arguments.world)
     following = follow_up("bench", "truth", *chosen)
     text = f"{arguments.out} written: a reference of {world.name}, day {arguments.day}\n{following}"
@@ -146,9 +162,15 @@ def _reference(arguments: Namespace) -> int:
 BENCHES = (
     Action("truth", "score baselines in a simulated cluster, on several days", _add_truth, _truth),
     Action(
-        "reference", "train an upper bound: a rule with access to the hidden state, then PPO in the truth",
-        _add_reference, _reference,
+        "reference",
+        "train an upper bound: a rule with access to the hidden state, then PPO in the truth",
+        _add_reference,
+        _reference,
     ),
-    bench_scaling, bench_growth, bench_forecasts, bench_orchestration, bench_worlds,
-)  # fmt: skip
+    bench_scaling,
+    bench_growth,
+    bench_forecasts,
+    bench_orchestration,
+    bench_worlds,
+)
 """The measurements, as actions of the command."""

@@ -10,10 +10,13 @@ HELP = "forecast response times and use of one log of an application from anothe
 def add_arguments(parser: ArgumentParser) -> None:
     """Declare the arguments."""
     parser.add_argument(
-        "archives", metavar="ARCHIVE", type=Path, nargs="+",
+        "archives",
+        metavar="ARCHIVE",
+        type=Path,
+        nargs="+",
         help="folders written by schedtwin import: every one is forecast from every other; the later half of a "
         "single one from its first half",
-    )  # fmt: skip
+    )
 
 
 def run(arguments: Namespace) -> int:

@@ -23,9 +23,11 @@ def add_arguments(parser: ArgumentParser) -> None:
         help="tables of the commands' configuration, without [days]",
     )
     parser.add_argument(
-        "--work", metavar="FOLDER", type=Path,
+        "--work",
+        metavar="FOLDER",
+        type=Path,
         help="work folder; results in it are not measured again (default: a temporary folder)",
-    )  # fmt: skip
+    )
     parser.add_argument("--out", metavar="PLOT", type=Path, help="plot to write, .png, .svg or .pdf")
 
 

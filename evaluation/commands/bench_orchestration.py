@@ -15,23 +15,33 @@ def add_arguments(parser: ArgumentParser) -> None:
 
     add_world_arguments(parser, "kais")
     parser.add_argument(
-        "--days", metavar="LIST", type=numbers, default=(0, 30),
+        "--days",
+        metavar="LIST",
+        type=numbers,
+        default=(0, 30),
         help="days simulated, with commas; all begin with the deployment of day 0 (default: 0,30)",
-    )  # fmt: skip
+    )
     parser.add_argument(
-        "--dispatch", metavar="LIST", type=words,
+        "--dispatch",
+        metavar="LIST",
+        type=words,
         default=("random", "least_loaded", "cloud_only", "gsp_ss", "firmament"),
         help="dispatchers to score without orchestration, with commas (default: "
         "random,least_loaded,cloud_only,gsp_ss,firmament)",
-    )  # fmt: skip
+    )
     parser.add_argument(
-        "--orchestration", metavar="LIST", type=words,
+        "--orchestration",
+        metavar="LIST",
+        type=words,
         help="orchestrators to score, with commas (default: all)",
-    )  # fmt: skip
+    )
     parser.add_argument(
-        "--frozen", metavar="NAME", type=word, default="least_loaded",
+        "--frozen",
+        metavar="NAME",
+        type=word,
+        default="least_loaded",
         help="dispatcher during orchestration (default: least_loaded)",
-    )  # fmt: skip
+    )
     add_options(
         parser, OrchestrationBenchConfig, seeds="num_seeds", frames="num_frames", changes="frames.num_changes"
     )

@@ -22,10 +22,11 @@ def add_arguments(parser: ArgumentParser) -> None:
     from evaluation.reproduction.benches.worlds_bench import WorldsBenchConfig
 
     parser.add_argument(
-        "--worlds", metavar="LIST",
+        "--worlds",
+        metavar="LIST",
         help="names from evaluation/examples/worlds, or files WORLD.toml, with commas (default: all; with --quick "
         f"{', '.join(FIRST_LOOK)})",
-    )  # fmt: skip
+    )
     parser.add_argument(
         "--seeds",
         metavar="N",
@@ -74,9 +75,10 @@ def _worlds(listed: str | None) -> "list[World]":
     for name in [*examples] if listed is None else listed.split(","):
         if not name.endswith(".toml") and name not in examples:
             raise ConfigError(
-                f"there is no world {name!r}", where="bench worlds, --worlds",
+                f"there is no world {name!r}",
+                where="bench worlds, --worlds",
                 allowed=f"{', '.join(examples)}, or files WORLD.toml",
-            )  # fmt: skip
+            )
         found.append(load_world(examples.get(name, Path(name))))
     return found
 

@@ -41,9 +41,12 @@ def add_replace(parser: ArgumentParser, product: str) -> None:
 def add_work_folder(parser: ArgumentParser, name: str) -> None:
     """Declare the folder in which a reproduction keeps what it has computed."""
     parser.add_argument(
-        "--out", metavar="FOLDER", type=Path, default=Path(name),
+        "--out",
+        metavar="FOLDER",
+        type=Path,
+        default=Path(name),
         help=f"work folder; results in it are used again (default: ./{name})",
-    )  # fmt: skip
+    )
 
 
 def add_output_arguments(parser: ArgumentParser) -> None:
@@ -67,6 +70,8 @@ def add_reference_arguments(parser: ArgumentParser) -> None:
     """Declare the arguments that choose the trained references of a simulated cluster."""
     parser.add_argument("--no-reference", action="store_true", help="leave the references out")
     parser.add_argument(
-        "--references", metavar="FOLDER", type=Path,
+        "--references",
+        metavar="FOLDER",
+        type=Path,
         help="folder of trained references (default: the user's cache); missing ones are trained",
-    )  # fmt: skip
+    )

@@ -27,14 +27,22 @@ def add_arguments(parser: ArgumentParser) -> None:
     )
     parser.add_argument("--shifts", metavar="LIST", help='for example "0d,1d,7d,30d"')
     parser.add_argument(
-        "--policy", metavar="NAME=POLICY", dest="policies", action="append", default=[],
+        "--policy",
+        metavar="NAME=POLICY",
+        dest="policies",
+        action="append",
+        default=[],
         help="a further policy, may be repeated: NAME=MODULE:FUNCTION (of the type twin.contracts.Policy; modules are "
         "searched in the current folder first) or NAME=BUNDLE",
-    )  # fmt: skip
+    )
     parser.add_argument(
-        "--judge", metavar="NAME=MODULE:FUNCTION", dest="judges", action="append", default=[],
+        "--judge",
+        metavar="NAME=MODULE:FUNCTION",
+        dest="judges",
+        action="append",
+        default=[],
         help="a further judge, may be repeated: a function of the type evaluation.UserJudge",
-    )  # fmt: skip
+    )
     add_step_arguments(parser, "comparison")
     add_engine_arguments(parser)
 

@@ -17,9 +17,10 @@ def add_engine_arguments(parser: ArgumentParser) -> None:
     group = parser.add_argument_group("where tasks run")
     add_options(group, EngineConfig, "workers", deadline="deadline_s")
     group.add_argument(
-        "--on", metavar="WHERE",
+        "--on",
+        metavar="WHERE",
         help="ray://HOST:PORT, a Ray cluster; or local-cluster, two Ray nodes on this machine, for trials",
-    )  # fmt: skip
+    )
 
 
 def refuse_idle_engine(arguments: Namespace, kit: "Kit", step: str) -> None:
@@ -36,9 +37,11 @@ def refuse_idle_engine(arguments: Namespace, kit: "Kit", step: str) -> None:
         return
     if given and step not in kit.tasks:
         raise ConfigError(
-            f"the problem '{kit.name}' has no tasks in {step}: it runs in one process", where=", ".join(given),
-            allowed="none of these options", advice="leave them out",
-        )  # fmt: skip
+            f"the problem '{kit.name}' has no tasks in {step}: it runs in one process",
+            where=", ".join(given),
+            allowed="none of these options",
+            advice="leave them out",
+        )
 
 
 def engine_from(arguments: Namespace, configured: "EngineConfig | None" = None) -> "EngineConfig":

@@ -158,12 +158,17 @@ def _plans_text(plans: "Sequence[PrunePlan]", arguments: Namespace) -> str:
 
     goes = "removed" if arguments.apply else "would go"
     lines = [
-        (plan.cluster, goes if one.goes else "stays" if one.is_product else "", str(one.path),
-         in_mib(one.bytes_freed) if one.goes else "", one.why)
+        (
+            plan.cluster,
+            goes if one.goes else "stays" if one.is_product else "",
+            str(one.path),
+            in_mib(one.bytes_freed) if one.goes else "",
+            one.why,
+        )
         for plan in plans
         for one in plan.fates
         if one.goes or not one.is_product or arguments.all
-    ]  # fmt: skip
+    ]
     text = [as_table(("cluster", "", "what", "frees", "why"), lines)] if lines else []
     text += [
         f"{plan.cluster}: a job is at work in its folder, nothing was removed" for plan in plans if plan.busy
@@ -180,12 +185,16 @@ def _plans_text(plans: "Sequence[PrunePlan]", arguments: Namespace) -> str:
 
 ACTIONS = (
     Action(
-        "refresh", "refresh the clusters that are due, each as schedtwin refresh does; write page and metrics",
-        _add_refresh, _refresh,
+        "refresh",
+        "refresh the clusters that are due, each as schedtwin refresh does; write page and metrics",
+        _add_refresh,
+        _refresh,
     ),
     Action("status", "show the state of every cluster; write page and metrics", _add_clusters, _status),
     Action(
-        "prune", "show which old products would go and why the others stay; remove them with --apply",
-        _add_prune, _prune,
+        "prune",
+        "show which old products would go and why the others stay; remove them with --apply",
+        _add_prune,
+        _prune,
     ),
-)  # fmt: skip
+)

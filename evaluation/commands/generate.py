@@ -15,15 +15,18 @@ def add_arguments(parser: ArgumentParser) -> None:
     add_inputs(parser, "twin")
     parser.add_argument("--days", metavar="N", type=int, default=7, help="number of days (default: 7)")
     parser.add_argument(
-        "--policy", metavar="NAME",
+        "--policy",
+        metavar="NAME",
         help="deciding policy: clone (of the logged behaviour) or a baseline such as least_loaded (default: clone); in "
         "a queue a rule such as sjf or fcfs+easy (default: fcfs+easy)",
-    )  # fmt: skip
+    )
     parser.add_argument("--seed", metavar="N", type=seed, default=0, help="seed (default: 0)")
     parser.add_argument(
-        "--first-day", metavar="DATE", type=day,
+        "--first-day",
+        metavar="DATE",
+        type=day,
         help="calendar day of the first day (default: the day after training)",
-    )  # fmt: skip
+    )
     add_out(parser, "archive")
 
 
@@ -36,9 +39,15 @@ def run(arguments: Namespace) -> int:
     generate = kit.need(kit.generate, "schedtwin generate")
     with progress_of(arguments) as progress:
         report = generate(
-            arguments.twin, arguments.days, arguments.out, progress, policy=arguments.policy,
-            seed=arguments.seed, first_day=arguments.first_day, replace=arguments.replace,
-        )  # fmt: skip
+            arguments.twin,
+            arguments.days,
+            arguments.out,
+            progress,
+            policy=arguments.policy,
+            seed=arguments.seed,
+            first_day=arguments.first_day,
+            replace=arguments.replace,
+        )
     text = (
         f"{report.num_requests:,} requests on {report.num_days} days from {report.first_day}: "
         f"{report.num_rejected:,} refused, {report.num_unsettled:,} without a known end\n"

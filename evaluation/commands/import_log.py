@@ -40,8 +40,10 @@ def add_arguments(parser: ArgumentParser) -> None:
     )
     parser.set_defaults(publishes=True, if_taken=TO_ADD)
     add_out(
-        parser, "archive", "folder to write, or address in an object store (s3://BUCKET/NAME, gs://..., file:///...)"
-    )  # fmt: skip
+        parser,
+        "archive",
+        "folder to write, or address in an object store (s3://BUCKET/NAME, gs://..., file:///...)",
+    )
     parser.add_argument(
         "--origin",
         metavar="DATE",

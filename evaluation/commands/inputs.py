@@ -103,9 +103,11 @@ def _refuse_address(out: Path, arguments: Namespace) -> None:
         from logs_schema.errors import ConfigError
 
         raise ConfigError(
-            "this command writes folders of this machine", where=f"--out {out}", allowed="a path",
+            "this command writes folders of this machine",
+            where=f"--out {out}",
+            allowed="a path",
             advice="write a folder, and publish an archive with schedtwin import native FOLDER --out ADDRESS",
-        )  # fmt: skip
+        )
 
 
 def _refuse_other_schemes(out: Path) -> None:
@@ -113,10 +115,11 @@ def _refuse_other_schemes(out: Path) -> None:
         from logs_schema.errors import ConfigError
 
         raise ConfigError(
-            f"nothing is written to addresses of {scheme[1]}", where=f"--out {out}",
+            f"nothing is written to addresses of {scheme[1]}",
+            where=f"--out {out}",
             allowed="a folder; of an archive also s3://BUCKET/NAME, gs://BUCKET/NAME or file:///FOLDER",
             advice="write a folder and copy it there",
-        )  # fmt: skip
+        )
 
 
 def _refuse_page(path: Path) -> None:

@@ -39,9 +39,14 @@ def add_options(parser: ArgumentParser | _ArgumentGroup, config: object, *names:
             owner = _default(owner, outer)
         cls = _class_of(owner)
         _add_option(
-            parser, f"--{option.replace('_', '-')}", f"{_class_of(config).__name__}.{path}", _field(cls, name),
-            get_type_hints(cls)[name], _default(owner, name), described(cls)[name],
-        )  # fmt: skip
+            parser,
+            f"--{option.replace('_', '-')}",
+            f"{_class_of(config).__name__}.{path}",
+            _field(cls, name),
+            get_type_hints(cls)[name],
+            _default(owner, name),
+            described(cls)[name],
+        )
 
 
 def given(config: Config, arguments: Namespace) -> Config:
@@ -110,16 +115,26 @@ def _seconds(milliseconds: str) -> float:
 
 
 _READ: dict[Any, tuple[Callable[[str], Any], str]] = {
-    int: (int, "N"), float: (float, "N"), str: (str, "NAME"), Path: (Path, "FILE"), date: (day, "DATE"),
-    tuple[int, ...]: (numbers, "LIST"), tuple[str, ...]: (words, "LIST"),
-}  # fmt: skip
+    int: (int, "N"),
+    float: (float, "N"),
+    str: (str, "NAME"),
+    Path: (Path, "FILE"),
+    date: (day, "DATE"),
+    tuple[int, ...]: (numbers, "LIST"),
+    tuple[str, ...]: (words, "LIST"),
+}
 """Type of a field -> how text is read, and how its value is called in help."""
 
 
 def _add_option(
-    parser: ArgumentParser | _ArgumentGroup, option: str, dest: str, one: "Field[Any]", hint: Any, default: Any,
+    parser: ArgumentParser | _ArgumentGroup,
+    option: str,
+    dest: str,
+    one: "Field[Any]",
+    hint: Any,
+    default: Any,
     text: str,
-) -> None:  # fmt: skip
+) -> None:
     kind, text = _plain(hint), text.replace("%", "%%")
     if kind is bool:
         action = "store_false" if default is True else "store_true"
@@ -135,9 +150,14 @@ def _add_option(
     if default not in (None, "", ()):
         text += f" (default: {_shown(default)})".replace("%", "%%")
     parser.add_argument(
-        option, dest=dest, type=read, default=SUPPRESS, help=text, choices=choices,
+        option,
+        dest=dest,
+        type=read,
+        default=SUPPRESS,
+        help=text,
+        choices=choices,
         metavar=None if choices else one.metadata.get("metavar", metavar),
-    )  # fmt: skip
+    )
 
 
 def _class_of(config: object) -> type:

@@ -21,19 +21,27 @@ def add_arguments(parser: ArgumentParser) -> None:
 
     parser.add_argument("config", metavar="CONFIG.toml", type=Path, help="as for schedtwin run")
     parser.add_argument(
-        "--log", metavar="DECISIONS", type=Path, required=True,
+        "--log",
+        metavar="DECISIONS",
+        type=Path,
+        required=True,
         help="decision log: the folder of schedtwin serve --log, CSV or Parquet tables in this project's format, or "
         "an archive that schedtwin import made of them; of a queue one of the latter, with a table requests of jobs",
-    )  # fmt: skip
+    )
     parser.add_argument(
-        "--work", metavar="FOLDER", type=Path, required=True,
+        "--work",
+        metavar="FOLDER",
+        type=Path,
+        required=True,
         help="work folder, the same every day (and the same as that of schedtwin run, if there was one)",
-    )  # fmt: skip
+    )
     parser.add_argument(
-        "--bundle", metavar="RUNNING", type=Path,
+        "--bundle",
+        metavar="RUNNING",
+        type=Path,
         help="bundle of the running policy (default: that of the last export in FOLDER, if there is one); it is not "
         "remembered: name it at every refresh until one has exported",
-    )  # fmt: skip
+    )
     add_options(parser, RefreshConfig, "accept", "judge_days", "force", "when_needed", "reward_below")
     add_problem_arguments(parser)
 

@@ -36,9 +36,11 @@ def add_arguments(parser: ArgumentParser) -> None:
         "--problem", choices=(ORDERING,), default=ORDERING, help="the only one that is replayed"
     )
     parser.add_argument(
-        "--policy", metavar="NAME", action="append",
+        "--policy",
+        metavar="NAME",
+        action="append",
         help="order of the queue; may be given several times (default: fcfs)",
-    )  # fmt: skip
+    )
     add_options(
         parser, ReplayConfig, "easy", "backfill", "clairvoyant", "withdraw", "pool", "processors", "warm"
     )
@@ -55,9 +57,13 @@ def add_arguments(parser: ArgumentParser) -> None:
         help="Parquet file to write: request_id, wait_s, start, policy, and pool where there are several",
     )
     parser.add_argument(
-        "--waits", metavar="FILE", action="append", type=Path, default=[],
+        "--waits",
+        metavar="FILE",
+        action="append",
+        type=Path,
+        default=[],
         help="SWF file (plain or .gz) of the same jobs with another scheduler's waits, to stand in the table",
-    )  # fmt: skip
+    )
     add_replace(parser, "file")
 
 

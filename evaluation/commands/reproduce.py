@@ -16,9 +16,13 @@ from evaluation.commands.actions import Action, add_actions
 NAME = "reproduce"
 HELP = "reproduce tables and figures, from the simulation of the logs on"
 TABLES: tuple[ModuleType | Action, ...] = (
-    reproduce_table1, reproduce_table2, reproduce_figure4, reproduce_drpc, reproduce_corais,
+    reproduce_table1,
+    reproduce_table2,
+    reproduce_figure4,
+    reproduce_drpc,
+    reproduce_corais,
     *reproduce_orchestration.TABLES,
-)  # fmt: skip
+)
 
 
 def add_arguments(parser: ArgumentParser) -> None:

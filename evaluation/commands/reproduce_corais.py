@@ -14,9 +14,13 @@ def add_arguments(parser: ArgumentParser) -> None:
     from evaluation.reproduction.corais import CoraisConfig
 
     add_options(
-        parser, CoraisConfig, "seed",
-        instances="num_instances", seeds="networks.num_seeds", updates="networks.corais_learning.num_updates",
-    )  # fmt: skip
+        parser,
+        CoraisConfig,
+        "seed",
+        instances="num_instances",
+        seeds="networks.num_seeds",
+        updates="networks.corais_learning.num_updates",
+    )
     parser.add_argument("--quick", action="store_true", help="10 instances, three scales, small networks")
     add_work_folder(parser, NAME)
 

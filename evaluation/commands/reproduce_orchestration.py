@@ -22,30 +22,39 @@ def add_arguments(table: str, parser: ArgumentParser) -> None:
     from offline_rl.orchestration.config import TrainingBudget
 
     parser.add_argument(
-        "--world", metavar="WORLD.toml", type=Path,
+        "--world",
+        metavar="WORLD.toml",
+        type=Path,
         help=f"file that declares another cluster than the preset {table}",
-    )  # fmt: skip
+    )
     add_options(
         parser, OrchestrationConfig, "days", "seed", frames="bench.num_frames", seeds="bench.num_seeds"
     )
     parser.add_argument(
-        "--repeats", metavar="N", type=int, default=1,
+        "--repeats",
+        metavar="N",
+        type=int,
+        default=1,
         help="make the table N times, each with a world, log, twin and trainings of its own, from --seed on, and show "
         "means with intervals over them (default: 1)",
-    )  # fmt: skip
+    )
     parser.add_argument(
-        "--learned", metavar="LIST", type=words,
+        "--learned",
+        metavar="LIST",
+        type=words,
         help="learners trained in the twin: residual, residual_central, residual_any_size, mappo, cmmac, "
         "cmmac_central, ac, ddpg, gpg, gpg_kais_reward, gpo, gpo_kmps_reward, gpo_without_gnn, "
         "gpo_single_critic; residual, kais or kmps with _joint or _alternating, both sides in one trajectory; or none "
         "(default: all; with --quick residual)",
-    )  # fmt: skip
+    )
     add_options(parser, TrainingBudget, updates="num_updates")
     parser.add_argument(
-        "--figure", metavar="NAME", choices=FIGURES,
+        "--figure",
+        metavar="NAME",
+        choices=FIGURES,
         help="instead of the table: carry_over (trained on this cluster, judged on the preset large), or central "
         "(dispatch at access points and in one place, by load and delay)",
-    )  # fmt: skip
+    )
     parser.add_argument(
         "--quick",
         action="store_true",

@@ -23,9 +23,11 @@ def add_arguments(parser: ArgumentParser) -> None:
         help="policy that wrote the log (default: mix; random is the setting of the paper)",
     )
     parser.add_argument(
-        "--days", metavar="N", type=int,
+        "--days",
+        metavar="N",
+        type=int,
         help="days of the simulated log, every other one held out (default: 36)",
-    )  # fmt: skip
+    )
     parser.add_argument(
         "--methods", metavar="LIST", type=words, help="methods, with commas (default: all of them)"
     )
@@ -49,9 +51,12 @@ def run(arguments: Namespace) -> int:
 
     quick = {"days": 8, "num_seeds": 2, "max_rows": 4000, "num_rounds": 400} if arguments.quick else {}
     chosen = {
-        "days": arguments.days, "methods": arguments.methods, "num_seeds": arguments.seeds,
-        "max_rows": arguments.rows, "num_rounds": arguments.rounds,
-    }  # fmt: skip
+        "days": arguments.days,
+        "methods": arguments.methods,
+        "num_seeds": arguments.seeds,
+        "max_rows": arguments.rows,
+        "num_rounds": arguments.rounds,
+    }
     chosen = quick | {name: value for name, value in chosen.items() if value is not None}
     config = Table1Config(
         tuple(arguments.archives), arguments.preset, arguments.behaviour, seed=arguments.seed, **chosen

@@ -27,16 +27,20 @@ def add_arguments(parser: ArgumentParser) -> None:
         parser, Table2Config, "behaviour", "train_day", "view", "seed", shifts="days", requests="num_requests"
     )
     parser.add_argument(
-        "--repeats", metavar="N", type=int, default=1,
+        "--repeats",
+        metavar="N",
+        type=int,
+        default=1,
         help="make the table for N seeds from --seed on, and their means with intervals over seeds (default: 1)",
-    )  # fmt: skip
+    )
     parser.add_argument(
         "--quick", action="store_true", help="short run: less training, two seeds, the beginning of the days"
     )
     parser.add_argument(
-        "--unguarded", action="store_true",
+        "--unguarded",
+        action="store_true",
         help="ablation: train in a single model, without the measures against exploitation of model errors",
-    )  # fmt: skip
+    )
     parser.add_argument(
         "--uncertified",
         action="store_true",
@@ -48,9 +52,11 @@ def add_arguments(parser: ArgumentParser) -> None:
         help="leave out what is learned from the log alone, but the clone",
     )
     parser.add_argument(
-        "--reference-updates", metavar="N", type=int,
+        "--reference-updates",
+        metavar="N",
+        type=int,
         help="initial updates of a reference, doubled while the value improves (default: 20, quick 8)",
-    )  # fmt: skip
+    )
     add_reference_arguments(parser)
     parser.add_argument(
         "--out", metavar="FOLDER", type=Path, help="work folder (default: ./table2 with the chosen options)"

@@ -20,10 +20,13 @@ HELP = (
 def add_arguments(parser: ArgumentParser) -> None:
     """Declare the arguments."""
     parser.add_argument(
-        "config", metavar="CONFIG.toml", type=_configuration, nargs="?",
+        "config",
+        metavar="CONFIG.toml",
+        type=_configuration,
+        nargs="?",
         help="configuration: a file, or the name of an example: "
         f"{NAMES} (default: {DEMO}, on a simulated log)",
-    )  # fmt: skip
+    )
     parser.add_argument(
         "--config",
         dest="named",
@@ -35,9 +38,10 @@ def add_arguments(parser: ArgumentParser) -> None:
         "--out", metavar="FOLDER", type=Path, help="work folder (default: ./ and the configuration's name)"
     )
     parser.add_argument(
-        "--force", action="store_true",
+        "--force",
+        action="store_true",
         help="train and export also in a twin that has not passed its certificate; reports state it",
-    )  # fmt: skip
+    )
     parser.set_defaults(other_names=f"a file, or one of the examples {NAMES}")
     add_engine_arguments(parser)
 
@@ -47,9 +51,10 @@ def run(arguments: Namespace) -> int:
     if arguments.named is not None:
         if arguments.config is not None:
             raise ConfigError(
-                f"two configurations, {arguments.config} and {arguments.named}", where="run",
+                f"two configurations, {arguments.config} and {arguments.named}",
+                where="run",
                 advice="leave out one of the two",
-            )  # fmt: skip
+            )
         arguments.config = arguments.named
     arguments.config = arguments.config or _configuration(DEMO)
     refuse_missing_log(arguments.config)

@@ -24,15 +24,18 @@ def _what(facts: dict[str, Any]) -> Section:
     setting, checked, extra = facts["setting"], facts["checked"], facts["manifest"]["extra"]
     certification = extra.get("certification", "nothing is known of one")
     rows: list[tuple[str, ...]] = [
-        ("decides", f"cores, memory and replicas of {counted(len(setting['deployments']), 'deployment')}, every "
-                    f"{setting['interval_s']:g} s"),
+        (
+            "decides",
+            f"cores, memory and replicas of {counted(len(setting['deployments']), 'deployment')}, every "
+            f"{setting['interval_s']:g} s",
+        ),
         ("policy", _form(setting, checked)),
         ("objective", f"{setting['slo_share']:.0%} of the requests within {setting['slo_s']:.3g} s"),
         ("verified", f"{checked['num_files']} files by checksum"),
         ("replayed", f"{checked['num_golden']} golden decisions, by numpy: as the original"),
         ("certificate", extra.get("certificate") or f"not passed: {certification}"),
         ("licence", extra.get("licence") or "not stated by whoever exported it"),
-    ]  # fmt: skip
+    ]
     return f"bundle {facts['bundle']}", ("", ""), rows
 
 
@@ -48,13 +51,15 @@ def _form(setting: dict[str, Any], checked: dict[str, Any]) -> str:
 def _deployments(facts: dict[str, Any]) -> Section:
     rows: list[tuple[str, ...]] = [
         (
-            one["name"], f"{one['min_replicas']} to {one['max_replicas']}",
+            one["name"],
+            f"{one['min_replicas']} to {one['max_replicas']}",
             f"{one['min_cpu_cores']:.3g} to {one['max_cpu_cores']:.3g}",
-            _memory(one["min_memory_gib"], one["max_memory_gib"]), f"{one['most_rate_per_s']:.4g}",
+            _memory(one["min_memory_gib"], one["max_memory_gib"]),
+            f"{one['most_rate_per_s']:.4g}",
             f"{one['target']:.0%} of {_cores(one['rule_cpu_cores'])}",
         )
         for one in facts["setting"]["deployments"]
-    ]  # fmt: skip
+    ]
     heads = ("deployment", "replicas", "cores each", "GiB each", "most calls a second", "rule's target")
     return "within which bounds (calls: of the training days)", heads, rows
 

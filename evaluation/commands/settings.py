@@ -75,9 +75,14 @@ def make_step(
     with (
         progress_of(arguments) as progress,
         writing(
-            out or arguments.out, plan.kind, made_from=hashes | {"code": str(plan.code_version)},
-            config=to_plain(plan.settings), seed=plan.seed, extra=extra, replace=out is not None or arguments.replace,
+            out or arguments.out,
+            plan.kind,
+            made_from=hashes | {"code": str(plan.code_version)},
+            config=to_plain(plan.settings),
+            seed=plan.seed,
+            extra=extra,
+            replace=out is not None or arguments.replace,
         ) as folder,
-    ):  # fmt: skip
+    ):
         extra.update(plan.build(folder, inputs, progress) or {})
     return extra

@@ -52,28 +52,38 @@ def add_arguments(parser: ArgumentParser) -> None:
         "--seed", metavar="N", type=seed, default=0, help="seed of the histories (default: 0)"
     )
     parser.add_argument(
-        "--first-day", metavar="DATE", type=day, default=date(2024, 1, 1),
+        "--first-day",
+        metavar="DATE",
+        type=day,
+        default=date(2024, 1, 1),
         help="calendar day of day 0 (default: 2024-01-01)",
-    )  # fmt: skip
+    )
     parser.add_argument(
-        "--arrivals", metavar="ARCHIVE", type=Path,
+        "--arrivals",
+        metavar="ARCHIVE",
+        type=Path,
         help="archive of a log whose requests replace the generated ones",
-    )  # fmt: skip
+    )
     parser.add_argument(
         "--pattern", metavar="NAME", help="with --arrivals: pattern of the days (default: logged)"
     )
     parser.add_argument(
-        "--interval-s", metavar="S", type=float,
+        "--interval-s",
+        metavar="S",
+        type=float,
         help="of applications: seconds between two decisions (default: 30)",
-    )  # fmt: skip
+    )
     parser.add_argument(
-        "--rates", metavar="FILE", type=Path,
+        "--rates",
+        metavar="FILE",
+        type=Path,
         help="of applications: a series of request rates, a line an interval, in place of the daily pattern",
-    )  # fmt: skip
+    )
     parser.add_argument(
-        "--slots", action="store_true",
+        "--slots",
+        action="store_true",
         help="run the cluster by slots, with access points and replicas, so that orchestration can be learned",
-    )  # fmt: skip
+    )
     add_options(parser, SlotLogConfig, "dispatch", "orchestration", "explored")
     add_out(parser, "archive")
 
@@ -109,9 +119,11 @@ def _refuse_given(
     said = [name for name, value in values.items() if value is not None and value is not False]
     if refused := [f"--{name.replace('_', '-')}" for name in (*said, *fields)]:
         raise ConfigError(
-            f"{system} does not take {', '.join(refused)}", where="simulate", allowed=allowed, advice="leave out what "
-            "belongs to another kind of system",
-        )  # fmt: skip
+            f"{system} does not take {', '.join(refused)}",
+            where="simulate",
+            allowed=allowed,
+            advice="leave out what belongs to another kind of system",
+        )
 
 
 def _application(arguments: Namespace) -> int:
@@ -123,15 +135,22 @@ def _application(arguments: Namespace) -> int:
 
     if arguments.arrivals or arguments.pattern:
         raise ConfigError(
-            "requests of a log cannot be sent to an application", where="--arrivals, --pattern",
-            allowed="a series of request rates", advice="give one with --rates",
-        )  # fmt: skip
+            "requests of a log cannot be sent to an application",
+            where="--arrivals, --pattern",
+            allowed="a series of request rates",
+            advice="give one with --rates",
+        )
     report = simulate_application(
-        application(arguments.preset), arguments.days, arguments.behaviour or OPERATOR, arguments.seed,
-        arguments.out, first_day=arguments.first_day,
+        application(arguments.preset),
+        arguments.days,
+        arguments.behaviour or OPERATOR,
+        arguments.seed,
+        arguments.out,
+        first_day=arguments.first_day,
         interval_s=30.0 if arguments.interval_s is None else arguments.interval_s,
-        series=read_series(arguments.rates) if arguments.rates else None, replace=arguments.replace,
-    )  # fmt: skip
+        series=read_series(arguments.rates) if arguments.rates else None,
+        replace=arguments.replace,
+    )
     text = (
         f"{report.num_rows:,} deployment samples on {counted(report.num_days, 'day')} from {report.first_day}: "
         f"{report.num_requests:,} requests, {report.num_failures / max(report.num_requests, 1):.2%} failed, "
@@ -186,16 +205,24 @@ def _run_slots(arguments: Namespace) -> int:
 
     if arguments.arrivals:
         raise ConfigError(
-            "requests of another log by slots", where="simulate --slots --arrivals",
-            allowed="generated requests by slots, or --arrivals by event", advice="leave one of the two out",
-        )  # fmt: skip
+            "requests of another log by slots",
+            where="simulate --slots --arrivals",
+            allowed="generated requests by slots, or --arrivals by event",
+            advice="leave one of the two out",
+        )
     config = given(SlotLogConfig(), arguments)
     world = chosen_world(arguments.preset, arguments.world)
     with progress_of(arguments) as progress, progress.stage("simulate", unit="days") as stage:
         report = simulate_slots(
-            world, arguments.days, config, arguments.seed, arguments.out,
-            first_day=arguments.first_day, replace=arguments.replace, progress=stage,
-        )  # fmt: skip
+            world,
+            arguments.days,
+            config,
+            arguments.seed,
+            arguments.out,
+            first_day=arguments.first_day,
+            replace=arguments.replace,
+            progress=stage,
+        )
     share = 1.0 / max(report.num_requests, 1)
     following = follow_up("fit", "--problem", "orchestration", report.archive, "--out", "twin")
     text = (

@@ -21,9 +21,11 @@ def add_arguments(parser: ArgumentParser) -> None:
         help="train also in a twin that has not passed schedtwin certify; later reports state it",
     )
     parser.add_argument(
-        "--certificate", metavar="CERTIFICATE", type=Path,
+        "--certificate",
+        metavar="CERTIFICATE",
+        type=Path,
         help="the twin's certificate, if schedtwin certify was told to --keep it elsewhere",
-    )  # fmt: skip
+    )
     add_step_arguments(parser, "policy")
     add_engine_arguments(parser)
 

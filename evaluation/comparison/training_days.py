@@ -90,9 +90,12 @@ def kept_back_of(
 ) -> str:
     """The reason why there are fewer training days than configured, as a sentence; empty where there are as many."""
     return kept_back(
-        days_with_rows(archive)[1], train_days, days.num_days,
-        largest_shift_days=max(parse_shifts(shifts.shifts)), tail_days=_width_of_last_test(archive, shifts),
-    )  # fmt: skip
+        days_with_rows(archive)[1],
+        train_days,
+        days.num_days,
+        largest_shift_days=max(parse_shifts(shifts.shifts)),
+        tail_days=_width_of_last_test(archive, shifts),
+    )
 
 
 def _chosen(archive: Archive, days: DaysConfig, shifts: ShiftConfig, tail_days: int) -> tuple[dt.date, ...]:

@@ -58,15 +58,19 @@ def read_named(texts: Sequence[str], named: NamedOption, here: Path = Path()) ->
             raise ConfigError(f"the name {name!r} is given twice", where=named.option, allowed="a name once")
         if (here / target.partition(":")[0]).is_file():
             raise ConfigError(
-                f"{target!r} names a file", where=f"{named.option} {name}", allowed=" or ".join(forms),
+                f"{target!r} names a file",
+                where=f"{named.option} {name}",
+                allowed=" or ".join(forms),
                 advice="a function is named by its module, which is searched in the current folder first",
-            )  # fmt: skip
+            )
         is_folder = bool(named.folder) and (os.sep in target or (here / target).is_dir())
         if not is_folder and not all(target.partition(":")):
             raise ConfigError(
                 f"{target!r} is {'neither a folder nor' if named.folder else 'not'} a function",
-                where=f"{named.option} {name}", allowed=" or ".join(forms), advice="check the spelling",
-            )  # fmt: skip
+                where=f"{named.option} {name}",
+                allowed=" or ".join(forms),
+                advice="check the spelling",
+            )
         found[name] = here / target if is_folder else _imported(name, target, named, here)
     return found
 
@@ -82,9 +86,11 @@ def _imported(name: str, target: str, named: NamedOption, here: Path) -> Any:
             found = getattr(found, part)
     except RAISED as error:  # of a module of the user's: anything
         raise ConfigError(
-            f"{named.noun} {name!r} cannot be imported: {error_in_words(error)}", where=where, allowed=FUNCTION,
+            f"{named.noun} {name!r} cannot be imported: {error_in_words(error)}",
+            where=where,
+            allowed=FUNCTION,
             advice="check the spelling; modules are searched in the current folder first",
-        ) from error  # fmt: skip
+        ) from error
     finally:
         if folder in sys.path:  # the module may have changed the path: what it put there is its own
             sys.path.remove(folder)
@@ -97,9 +103,10 @@ def refuse_taken(names: Collection[str], taken: Collection[str], noun: str = "po
     """Raises ConfigError if a policy or judge of the user's has the name of another one of the comparison."""
     if clash := sorted(set(names) & set(taken)):
         raise ConfigError(
-            f"the name {clash[0]!r} is taken by a {noun} of the comparison", where=f"--{noun}",
+            f"the name {clash[0]!r} is taken by a {noun} of the comparison",
+            where=f"--{noun}",
             allowed=f"any name but {', '.join(taken)}",
-        )  # fmt: skip
+        )
 
 
 def error_in_words(error: BaseException) -> str:

@@ -103,9 +103,10 @@ def enter_players(
         policy.refuse_other_system(example, f"policy {name!r}")
         if {one.network_name for one in entries.trained.values()} - {policy.network_name}:
             raise ConfigError(
-                f"policy {name!r} has a network of another kind than the others", allowed="one kind of network",
+                f"policy {name!r} has a network of another kind than the others",
+                allowed="one kind of network",
                 advice="compare a single seed of it as a function: trained.policy(seed)",
-            )  # fmt: skip
+            )
         entries.trained[name] = policy
         return words_of(policy)
 

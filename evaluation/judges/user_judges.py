@@ -169,8 +169,9 @@ def _judged(
                 if size != first[1]:
                     raise ConfigError(
                         f"judge {name!r} returns {size} units here and {first[1]} of policy {first[0]!r}",
-                        where=where, allowed="the same units for every policy: differences are paired by unit",
-                    )  # fmt: skip
+                        where=where,
+                        allowed="the same units for every policy: differences are paired by unit",
+                    )
             found[shift.shift_days, policy] = each
     return found
 

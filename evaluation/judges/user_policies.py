@@ -46,9 +46,12 @@ or the folder of a bundle."""
 Ready = TypeVar("Ready")
 
 NAMED = NamedOption(
-    "--policy", "policy", f"what the problem plays; of placement {SIGNATURE}",
-    lambda found: callable(found) or isinstance(found, Baseline | Rule | SlotPolicies), "BUNDLE",
-)  # fmt: skip
+    "--policy",
+    "policy",
+    f"what the problem plays; of placement {SIGNATURE}",
+    lambda found: callable(found) or isinstance(found, Baseline | Rule | SlotPolicies),
+    "BUNDLE",
+)
 
 
 def named_policies(texts: Sequence[str], here: Path = Path()) -> dict[str, UserPolicy]:
@@ -230,9 +233,10 @@ def chose_illegally(name: str, num_illegal: int, num_decisions: int, where: str)
     """The error for a policy that made illegal choices while it was judged."""
     return ConfigError(
         f"policy {name!r} chose a node that is not legal in {num_illegal:,} of {num_decisions:,} decisions",
-        where=where, allowed="nodes where `legal` is true",
+        where=where,
+        allowed="nodes where `legal` is true",
         advice="mask the choice, for example with evaluation.baselines.baseline.best_legal",
-    )  # fmt: skip
+    )
 
 
 def raised(name: str, error: BaseException, where: str = "", signature: str = SIGNATURE) -> ConfigError:

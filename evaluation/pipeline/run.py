@@ -112,9 +112,14 @@ def archive_step(log: LogConfig, here: Path, engine: EngineConfig = HERE) -> Ste
             tasks_on(engine, progress, [*paths, out]) as tasks,
         ):
             report = import_log(
-                log.format, paths, out / ARCHIVE, origin=origin, capacity=capacity, progress=stage,
+                log.format,
+                paths,
+                out / ARCHIVE,
+                origin=origin,
+                capacity=capacity,
+                progress=stage,
                 run_tasks=None if engine.is_here else tasks,
-            )  # fmt: skip
+            )
         progress.note(str(report.lines))
         for notice in report.notices:
             progress.note(f"warning: {notice}")
@@ -150,9 +155,11 @@ def _simulate(log: LogConfig, here: Path, out: Path, progress: Progress) -> Mapp
 def _simulate_application(log: LogConfig, out: Path) -> Mapping[str, Any]:
     if log.world_seed:
         raise ConfigError(
-            f"world_seed = {log.world_seed}: nothing of an application is drawn once and for all", where="[log]",
-            allowed="0", advice="vary seed, the one of loads, noise and operator",
-        )  # fmt: skip
+            f"world_seed = {log.world_seed}: nothing of an application is drawn once and for all",
+            where="[log]",
+            allowed="0",
+            advice="vary seed, the one of loads, noise and operator",
+        )
     behaviour = OPERATOR if log.behaviour == LogConfig.behaviour else log.behaviour
     simulate_application(application(log.preset), log.days, behaviour, log.seed, out, first_day=FIRST_DAY)
     return {}

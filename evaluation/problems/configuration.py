@@ -93,9 +93,11 @@ class WeeksConfig:
         parse_shifts(self.shifts)
         self.span()
         refuse_below_one(
-            "[order.weeks]", num_train_days=self.num_train_days, num_test_days=self.num_test_days,
+            "[order.weeks]",
+            num_train_days=self.num_train_days,
+            num_test_days=self.num_test_days,
             num_anchors=self.num_anchors,
-        )  # fmt: skip
+        )
         if self.num_drain_days < 0:
             raise ConfigError(
                 f"num_drain_days = {self.num_drain_days}", where="[order.weeks]", allowed="0 or more"

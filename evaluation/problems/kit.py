@@ -68,9 +68,14 @@ class StepPlan:
             return self.build(out, resolve(products), progress)
 
         return Step(
-            name, self.kind, build, inputs=tuple(inputs), config=to_plain(self.settings), seed=self.seed,
+            name,
+            self.kind,
+            build,
+            inputs=tuple(inputs),
+            config=to_plain(self.settings),
+            seed=self.seed,
             code_version=self.code_version,
-        )  # fmt: skip
+        )
 
 
 def takes_no_pool(config: RunConfig, options: ProblemOptions) -> RunConfig:
@@ -79,8 +84,9 @@ def takes_no_pool(config: RunConfig, options: ProblemOptions) -> RunConfig:
         raise ConfigError(
             "only a queue has a pool and processors",
             where="--pool" if options.processors is None else "--processors",
-            allowed="--pool and --processors together with --problem ordering", advice="leave them out",
-        )  # fmt: skip
+            allowed="--pool and --processors together with --problem ordering",
+            advice="leave them out",
+        )
     return config
 
 
@@ -204,11 +210,12 @@ class Kit:
         """A part that a kit may lack; ConfigError where it does, for the step that needs it."""
         if part is None:
             raise ConfigError(
-                f"the problem '{self.name}' does not take part in {step}", where=f"kit of {self.name}",
+                f"the problem '{self.name}' does not take part in {step}",
+                where=f"kit of {self.name}",
                 allowed=", ".join(self.steps),
                 advice="these commands take its logs and products; see `Kit` in evaluation/problems/kit.py for the "
                 "field that its kit would need",
-            )  # fmt: skip
+            )
         return part
 
     def with_judges(self, judges: Mapping[str, UserJudge]) -> dict[str, Any]:
@@ -216,9 +223,10 @@ class Kit:
         if judges and not self.takes_judges:
             raise ConfigError(
                 f"comparisons of the problem '{self.name}' take no judges of one's own: {', '.join(judges)}",
-                where="--judge", allowed="problems whose kit has `takes_judges`",
+                where="--judge",
+                allowed="problems whose kit has `takes_judges`",
                 advice="leave --judge out, or let `compare` and `judge` of the kit take judges",
-            )  # fmt: skip
+            )
         return {"judges": judges} if judges else {}
 
     @property

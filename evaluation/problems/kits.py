@@ -35,10 +35,11 @@ def find_kit(name: str) -> Kit:
     kit = _known(name)
     if kit is None:
         raise ConfigError(
-            f"there is no problem {name!r}", allowed="; ".join(f"{one.name}: {one.decides}" for one in KITS),
+            f"there is no problem {name!r}",
+            allowed="; ".join(f"{one.name}: {one.decides}" for one in KITS),
             advice="name one of these; a problem is added by a folder with a kit, and a line in "
             "evaluation/problems/kits.py or add_problem(kit)",
-        )  # fmt: skip
+        )
     return kit
 
 
@@ -53,9 +54,10 @@ def kit_of(product: Path) -> Kit:
     if kit is None:
         raise ProductError(
             f"this {read_manifest(product).kind} is of the unknown problem {name!r}",
-            where=str(product), allowed=", ".join(one.name for one in KITS),
+            where=str(product),
+            allowed=", ".join(one.name for one in KITS),
             advice="make it again with this version, or add the problem's kit to evaluation/problems/kits.py",
-        )  # fmt: skip
+        )
     return kit
 
 
@@ -73,7 +75,7 @@ def kit_of_twin(twin: object) -> Kit:
         f"policies of a {type(twin).__name__} cannot be compared from Python",
         allowed=", ".join(kit.twin.__name__ for kit in KITS if kit.twin is not None),
         advice="fit one with twin.fit, or give the problem's kit a `twin` and a `judge`",
-    )  # fmt: skip
+    )
 
 
 def _known(name: str) -> Kit | None:
@@ -97,9 +99,11 @@ def choose_kit(config: RunConfig, archive: Path, options: ProblemOptions) -> tup
     kit, note = find_kit(options.problem) if options.problem is not None else None, ""
     if kit is not None and kit.refuses_lacking and (reason := kit.lacking(Archive(archive))):
         raise ConfigError(
-            f"the log does not support the problem '{kit.name}': {reason}", where=str(archive),
-            allowed=f"{kit.name} needs {kit.needs}", advice=_instead(Archive(archive)),
-        )  # fmt: skip
+            f"the log does not support the problem '{kit.name}': {reason}",
+            where=str(archive),
+            allowed=f"{kit.name} needs {kit.needs}",
+            advice=_instead(Archive(archive)),
+        )
     if kit is None:
         kit = next((one for one in KITS if one.claims(config)), None)
     if kit is None:
@@ -111,10 +115,11 @@ def choose_kit(config: RunConfig, archive: Path, options: ProblemOptions) -> tup
             reasons.append(reason)
         if kit is None:
             raise ConfigError(
-                "this log supports no problem", where=f"{archive}: {'; '.join(reasons)}",
+                "this log supports no problem",
+                where=f"{archive}: {'; '.join(reasons)}",
                 allowed="; ".join(f"{one.name} needs {one.needs}" for one in KITS),
                 advice=f"schedtwin check {archive} lists the contents of the log",
-            )  # fmt: skip
+            )
         note = f"{reasons[-1]}, so this is of the problem {kit.name} ({kit.decides})" if reasons else ""
     return kit, kit.configured(config, options), note
 

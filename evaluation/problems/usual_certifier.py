@@ -31,9 +31,13 @@ def on_first_days(certify: CertifyDays) -> Certify:
     """Certifies on the named days, else on the first ones after training."""
 
     def held_out(
-        archive: Archive, train_days: Sequence[dt.date], days: Sequence[dt.date] | None, config: CertifyConfig,
-        twin_hash: str, keep: Unfinished,
-    ) -> Certificate:  # fmt: skip
+        archive: Archive,
+        train_days: Sequence[dt.date],
+        days: Sequence[dt.date] | None,
+        config: CertifyConfig,
+        twin_hash: str,
+        keep: Unfinished,
+    ) -> Certificate:
         chosen = held_out_or_first(archive, train_days, days, config.max_days)
         return certify(archive, train_days, chosen, config, twin_hash, keep)
 
@@ -46,8 +50,10 @@ def usual_certifier(twin: Path, population: Path | None, certify: Certify) -> Ce
     if population is not None:
         raise ConfigError(
             f"a twin of the problem '{problem_of(twin)}' has no population of agents",
-            where=f"--population {population}", allowed="no population", advice="leave it out",
-        )  # fmt: skip
+            where=f"--population {population}",
+            allowed="no population",
+            advice="leave it out",
+        )
 
     def make(
         archive: Archive,

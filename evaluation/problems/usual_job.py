@@ -25,9 +25,11 @@ def usual_job(kit: Kit, job: Job) -> dict[str, Path]:
     export = kit.need(kit.export, NAME)
     if reason := kit.lacking(Archive(job.archive)):
         raise ConfigError(
-            f"the log does not support the problem '{kit.name}': {reason}", where=str(job.archive),
-            allowed=f"{kit.name} needs {kit.needs}", advice="take another problem's table in the configuration",
-        )  # fmt: skip
+            f"the log does not support the problem '{kit.name}': {reason}",
+            where=str(job.archive),
+            allowed=f"{kit.name} needs {kit.needs}",
+            advice="take another problem's table in the configuration",
+        )
     config = kit.configured(job.config, ProblemOptions())
     kit.refuse_untestable(config, Archive(job.archive))
     products = job.make([kit.fit(config).step("twin", ("archive",), job.resolve), job.certificate])

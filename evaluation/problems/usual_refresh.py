@@ -45,9 +45,14 @@ def usual_refresh(
         return newest_days(archive, number, table)
 
     def judge(
-        archive: Path, twin: Path, days: tuple[dt.date, ...], new: Path, running: Path, progress: Progress,
+        archive: Path,
+        twin: Path,
+        days: tuple[dt.date, ...],
+        new: Path,
+        running: Path,
+        progress: Progress,
         _: Unfinished,
-    ) -> Comparison:  # fmt: skip
+    ) -> Comparison:
         shifts = ShiftConfig("0d", ALL_REQUESTS, (days[-1] - train_days_in(twin)[-1]).days)
         plan = compare(replace(config, shifts=shifts), "refresh", {NEW: new, RUNNING: running})
         with tempfile.TemporaryDirectory(prefix="schedtwin-") as folder:

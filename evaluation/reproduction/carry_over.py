@@ -41,10 +41,14 @@ from twin.orchestration.frame_mechanics import Dispatch, observing
 from twin.orchestration.orchestrator import Orchestrate
 
 CARRIED = (
-    Pair("least_loaded", "static"), Pair(EXPECTED_ON_TIME, "static"), Pair(ANY_SIZE, "static"),
-    Pair("least_loaded", PLANNED), Pair(EXPECTED_ON_TIME, PLANNED), Pair(ANY_SIZE, PLANNED),
+    Pair("least_loaded", "static"),
+    Pair(EXPECTED_ON_TIME, "static"),
+    Pair(ANY_SIZE, "static"),
+    Pair("least_loaded", PLANNED),
+    Pair(EXPECTED_ON_TIME, PLANNED),
+    Pair(ANY_SIZE, PLANNED),
     Pair(EXPECTED_ON_TIME, GPG),
-)  # fmt: skip
+)
 
 Carry = Callable[[FittedCluster], Entrants]
 """(twin of another cluster) -> what was trained, for that cluster."""
@@ -103,10 +107,15 @@ def carry_over(
     with progress.stage(f"judge on {worlds[1].name}", unit="scores") as stage:
         found = bench_orchestration(worlds[1], config.days, CARRIED, bench, stage, entrants)
     return {
-        "world": worlds[1].name, "frames": bench.num_frames, "changes_per_frame": config.num_changes,
-        "interval": "95 % over runs of a day", "trained_on": {"world": worlds[0].name, **_size(small)},
-        "judged_on": _size(large), "rows": [_row(one) for one in found], "absent": [],
-    }  # fmt: skip
+        "world": worlds[1].name,
+        "frames": bench.num_frames,
+        "changes_per_frame": config.num_changes,
+        "interval": "95 % over runs of a day",
+        "trained_on": {"world": worlds[0].name, **_size(small)},
+        "judged_on": _size(large),
+        "rows": [_row(one) for one in found],
+        "absent": [],
+    }
 
 
 def _size(fitted: FittedCluster) -> dict[str, int]:

@@ -70,7 +70,8 @@ def refuse_beaten(found: Mapping[str, Any], where: str) -> None:
     ]
     if beating:
         raise BeatenReferenceError(
-            "the reference is no ceiling: policies beat it", where=f"{where}: {first(beating)}",
+            "the reference is no ceiling: policies beat it",
+            where=f"{where}: {first(beating)}",
             allowed=f"differences whose interval does not lie above {TOLERANCE:g} on-time share",
             advice="train the references for longer (--reference-updates), or leave them out (--no-reference)",
-        )  # fmt: skip
+        )

@@ -73,8 +73,10 @@ def centralised(
                         np.asarray, play(jax.random.key(bench.seed), jnp.float32(delay_s))
                     )
                     row: dict[str, Any] = {
-                        "load": load, "dispatch": "one_place" if central else "access_points", "delay_s": delay_s,
-                    }  # fmt: skip
+                        "load": load,
+                        "dispatch": "one_place" if central else "access_points",
+                        "delay_s": delay_s,
+                    }
                     row |= named("on_time_of_sent", over_runs(on_time, sent))
                     rows.append(row | named("response_s", over_runs(response_s, np.ones_like(response_s))))
     return {"world": world.name, "day": day, "frames": bench.num_frames, "rows": rows}

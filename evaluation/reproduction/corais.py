@@ -90,9 +90,13 @@ class CoraisConfig:
 def quick(config: CoraisConfig) -> CoraisConfig:
     """A first look: few instances, three scales, small networks."""
     return CoraisConfig(
-        (*TABLE_3[:2], EMPTY[0]), num_instances=10, exact_s=4.0, seed=config.seed, networks=quick_networks(),
+        (*TABLE_3[:2], EMPTY[0]),
+        num_instances=10,
+        exact_s=4.0,
+        seed=config.seed,
+        networks=quick_networks(),
         num_experiments=20,
-    )  # fmt: skip
+    )
 
 
 def solve(config: CoraisConfig, workdir: Path, progress: Progress) -> Mapping[Scale, Mapping[str, Any]]:
@@ -110,9 +114,14 @@ def solve(config: CoraisConfig, workdir: Path, progress: Progress) -> Mapping[Sc
         settings |= {"num_instances": config.instances_of(scale)}
         name = f"scale-{scale.slug}"
         return Step(
-            name, "assignment-figures", build, inputs=tuple(mine.values()), config=settings, seed=config.seed,
+            name,
+            "assignment-figures",
+            build,
+            inputs=tuple(mine.values()),
+            config=settings,
+            seed=config.seed,
             code_version=FIGURES_CODE,
-        )  # fmt: skip
+        )
 
     steps = {scale: step_of(scale) for scale in config.scales}
     products = run_job([*training.values(), *steps.values()], workdir, progress)
@@ -168,9 +177,14 @@ def characteristics(config: CoraisConfig, workdir: Path, progress: Progress) -> 
     }
     names = tuple(step.name for step in training.values())
     step = Step(
-        "characteristics", "assignment-characteristics", build, names, config=settings, seed=config.seed,
+        "characteristics",
+        "assignment-characteristics",
+        build,
+        names,
+        config=settings,
+        seed=config.seed,
         code_version=CHARACTERISTICS_CODE,
-    )  # fmt: skip
+    )
     made = run_job([*training.values(), step], workdir, progress)
     found: list[dict[str, Any]] = json.loads((made[step.name] / FIGURES).read_text())
     return found

@@ -49,9 +49,10 @@ def characteristic_instances(test: str, num_experiments: int, seed: int = 0) -> 
     """
     if test not in S_PER_MIB or num_experiments < 1:
         raise ConfigError(
-            f"{num_experiments} experiments of '{test}'", where="characteristic tests",
+            f"{num_experiments} experiments of '{test}'",
+            where="characteristic tests",
             allowed=f"1 or more of {', '.join(S_PER_MIB)}",
-        )  # fmt: skip
+        )
     rng, edge = np.random.default_rng(seed), (num_experiments, NUM_EDGES)
     xy = rng.uniform(size=(*edge, 2))
     compute = np.zeros((*edge, 3))
@@ -105,6 +106,10 @@ def judged(test: str, counts: np.ndarray, ends_s: np.ndarray) -> dict[str, Any]:
         in_order = 0.0 if np.max(np.abs(more)) <= TIE else in_order  # all alike is no order
     is_shared = off <= MOST_OFF if in_order is None else in_order == 1.0
     return {
-        "requests": requests.tolist(), "completion_s": completion.tolist(), "off": off, "spread": spread,
-        "in_order": in_order, "holds": bool(is_shared and spread <= MOST_SPREAD[test]),
-    }  # fmt: skip
+        "requests": requests.tolist(),
+        "completion_s": completion.tolist(),
+        "off": off,
+        "spread": spread,
+        "in_order": in_order,
+        "holds": bool(is_shared and spread <= MOST_SPREAD[test]),
+    }

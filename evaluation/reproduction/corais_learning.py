@@ -54,9 +54,12 @@ def quick_networks() -> NetworksConfig:
     """Small networks, trained for about a minute of one processor in all: a first look, not the paper's."""
     learning = LearningConfig(num_updates=150, batch=16, num_samples=32, learning_rate=2e-3)
     return NetworksConfig(
-        TABLE_3[:1], 1, CoraisNetwork(32, 64, 1, 1), learning,
+        TABLE_3[:1],
+        1,
+        CoraisNetwork(32, 64, 1, 1),
+        learning,
         replace(learning, imitation_updates=200, imitation_instances=100, learning_rate=1e-3),
-    )  # fmt: skip
+    )
 
 
 def networks(config: NetworksConfig) -> Mapping[str, CoraisNetwork | None]:

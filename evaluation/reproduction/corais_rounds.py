@@ -44,8 +44,11 @@ def compare_rounds(num_requests: int, num_seeds: int, progress: Progress) -> lis
                 for interval_s in INTERVALS_S:
                     found = [responses_together(region, interval_s, solver) for region in regions]
                     row: dict[str, Any] = {
-                        "solver": name, "interval_s": interval_s, "load": load, "function_error": error,
-                    }  # fmt: skip
+                        "solver": name,
+                        "interval_s": interval_s,
+                        "load": load,
+                        "function_error": error,
+                    }
                     pairs = list(zip(found, at_once, strict=True))
                     means = [one.mean() / usual.mean() for one, usual in pairs]
                     tails = [np.percentile(one, 99) / np.percentile(usual, 99) for one, usual in pairs]

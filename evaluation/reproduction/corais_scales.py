@@ -33,7 +33,10 @@ class Scale(NamedTuple):
 TABLE_3 = (Scale(10, 5, 50), Scale(10, 5, 100), Scale(20, 10, 50), Scale(20, 10, 100))
 TABLE_4 = (Scale(20, 10, 200), Scale(60, 30, 400), Scale(100, 50, 600), Scale(100, 50, 800))
 TABLE_5 = (
-    Scale(200, 100, 2000), Scale(600, 300, 4000), Scale(1000, 500, 6000), Scale(2000, 1000, 10_000),
+    Scale(200, 100, 2000),
+    Scale(600, 300, 4000),
+    Scale(1000, 500, 6000),
+    Scale(2000, 1000, 10_000),
     Scale(2000, 1000, 15_000),
-)  # fmt: skip
+)
 EMPTY = (Scale(10, 5, 100, False), Scale(20, 10, 200, False), Scale(200, 100, 2000, False))

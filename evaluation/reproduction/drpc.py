@@ -59,9 +59,15 @@ WARM_UP_S = 600.0
 """Beginning of every trace that does not count: autoscalers start from the same grants."""
 QUANTILES = {"p95_response_s": 0.95, "p99_response_s": 0.99, "p9999_response_s": 0.9999}
 MEASURES = {
-    "mean_response_s": TIME, "p95_response_s": TIME, "p99_response_s": TIME, "p9999_response_s": TIME,
-    "failures": SHARE, "objective_kept": SHARE, "cpu_core_hours": TIME, "reward": ANYWHERE,
-}  # fmt: skip
+    "mean_response_s": TIME,
+    "p95_response_s": TIME,
+    "p99_response_s": TIME,
+    "p9999_response_s": TIME,
+    "failures": SHARE,
+    "objective_kept": SHARE,
+    "cpu_core_hours": TIME,
+    "reward": ANYWHERE,
+}
 """Figure of an autoscaler -> what it can be."""
 RIVALS = (*POD_RULES, "lookahead", IN_TRUTH)
 """What rewards are held against: rules that what is learned must earn its place against, and a network that was trained
@@ -100,16 +106,18 @@ class DrpcConfig:
         application(self.preset)
         if min(self.log_days, self.num_seeds) < 1 or not 20 <= self.minutes <= 1200 or min(self.shifts) < 0:
             raise ConfigError(
-                "traces that cannot be", where="reproduce drpc",
+                "traces that cannot be",
+                where="reproduce drpc",
                 allowed="1 day and seed or more, 20 to 1200 minutes, shifts of 0 days or more",
-            )  # fmt: skip
+            )
 
         if not 0 <= self.refreshed_days <= min(self.shifts):
             raise ConfigError(
                 f"what is learned {self.refreshed_days} days later would be judged on days before its own",
-                where="reproduce drpc", allowed=f"--refreshed-days from 0 to the least shift, {min(self.shifts)}",
+                where="reproduce drpc",
+                allowed=f"--refreshed-days from 0 to the least shift, {min(self.shifts)}",
                 advice="name the shifts that are meant with --shifts",
-            )  # fmt: skip
+            )
 
         known = (*RULES, *KINDS, LADDER)
         if unknown := [name for name in self.autoscalers if name not in known]:
@@ -238,9 +246,14 @@ def traces_of(config: DrpcConfig) -> Traces:
 def _log_step(config: DrpcConfig) -> Step:
     def build(out: Path, _: Mapping[str, Path], _progress: Progress) -> Mapping[str, Any]:
         report = simulate_application(
-            application(config.preset), config.log_days, OPERATOR, config.seed, out / ARCHIVE,
-            first_day=FIRST_DAY, begin=config.refreshed_days,
-        )  # fmt: skip
+            application(config.preset),
+            config.log_days,
+            OPERATOR,
+            config.seed,
+            out / ARCHIVE,
+            first_day=FIRST_DAY,
+            begin=config.refreshed_days,
+        )
         return {"num_rows": report.num_rows}
 
     settings = {"preset": config.preset, "days": config.log_days, "refreshed_days": config.refreshed_days}
@@ -312,9 +325,14 @@ def _play_step(
 
     settings = {name: value for name, value in config.__dict__.items() if name != "autoscalers"}
     return Step(
-        f"play-{name}", "autoscaler-figures", build, inputs=inputs, config=settings, seed=config.seed,
+        f"play-{name}",
+        "autoscaler-figures",
+        build,
+        inputs=inputs,
+        config=settings,
+        seed=config.seed,
         code_version=SCALE_CODE,
-    )  # fmt: skip
+    )
 
 
 def play(
@@ -325,9 +343,13 @@ def play(
     scaling, limits = task
     starts = np.tile(traces.starts, num_settings)
     response = application_response(
-        app, free_config(scaling), traces.rates, traces.length, starts=starts,
+        app,
+        free_config(scaling),
+        traces.rates,
+        traces.length,
+        starts=starts,
         grants=usual_grants(app, traces.rates),
-    )  # fmt: skip
+    )
     skip = int(WARM_UP_S / scaling.interval_s)
 
     @jax.jit

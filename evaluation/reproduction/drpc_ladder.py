@@ -75,9 +75,13 @@ def ladder_step(
 
     settings = {"preset": preset, "num_seeds": num_seeds, "updates": updates}
     return Step(
-        "ladder", "autoscaler-choices", build, inputs=("archive", "twin", *CHOSEN_FROM), config=settings,
+        "ladder",
+        "autoscaler-choices",
+        build,
+        inputs=("archive", "twin", *CHOSEN_FROM),
+        config=settings,
         code_version=SCALE_CODE,
-    )  # fmt: skip
+    )
 
 
 def read_choices(folder: Path) -> list[dict[str, Any]]:

@@ -90,20 +90,24 @@ class Figure4Config:
         if self.num_seeds < 1 or self.num_parts < 2 or self.shift < 1:
             raise ConfigError(
                 f"{self.num_seeds} seeds, {self.num_parts} parts of the day, {self.shift} days later",
-                where="reproduce figure4", allowed="1 seed, 2 parts, 1 day or more",
-            )  # fmt: skip
+                where="reproduce figure4",
+                allowed="1 seed, 2 parts, 1 day or more",
+            )
         if self.num_replications < 2 or self.num_replications % self.twin.num_members:
             raise ConfigError(
                 f"{self.num_replications} replications cannot be dealt to {self.twin.num_members} members",
-                where="reproduce figure4", allowed=f"a multiple of {self.twin.num_members}, 2 or more",
-            )  # fmt: skip
+                where="reproduce figure4",
+                allowed=f"a multiple of {self.twin.num_members}, 2 or more",
+            )
         behaviour(self.behaviour)  # refused now, and not in the middle
         expected = preset(self.preset).requests_per_day / self.num_parts
         if expected < MIN_ROWS:
             raise ConfigError(
-                f"{self.num_parts} parts of about {expected:.0f} requests", where=f"a day of preset {self.preset}",
-                allowed=f"{MIN_ROWS} or more in every part", advice="take fewer parts or another preset",
-            )  # fmt: skip
+                f"{self.num_parts} parts of about {expected:.0f} requests",
+                where=f"a day of preset {self.preset}",
+                allowed=f"{MIN_ROWS} or more in every part",
+                advice="take fewer parts or another preset",
+            )
 
     @property
     def parts(self) -> DayParts:
@@ -119,9 +123,12 @@ class Figure4Config:
 def quick(config: Figure4Config) -> Figure4Config:
     """The same with smaller ensembles, fitted for less long; one seed."""
     return replace(
-        config, num_seeds=1, num_replications=6, twin=AnswerConfig(num_members=2, num_steps=400),
+        config,
+        num_seeds=1,
+        num_replications=6,
+        twin=AnswerConfig(num_members=2, num_steps=400),
         training=replace(config.training, clone_updates=75),
-    )  # fmt: skip
+    )
 
 
 class Curves(NamedTuple):

@@ -186,8 +186,12 @@ def as_row_of_seeds(scores: Sequence[PairScore]) -> dict[str, Any]:
     mean = estimate(mean_over_units(per_seed), len(per_seed), OF_SEEDS)
     cost = float(np.mean([score.measures["scheduling_mib"].value for score in scores]))
     return as_row(scores[0], "twin") | {
-        "on_time": mean.value, "low": mean.low, "high": mean.high, "cost_mib": cost, "num_trainings": len(scores),
-    }  # fmt: skip
+        "on_time": mean.value,
+        "low": mean.low,
+        "high": mean.high,
+        "cost_mib": cost,
+        "num_trainings": len(scores),
+    }
 
 
 def source_of(pair: Pair) -> str:

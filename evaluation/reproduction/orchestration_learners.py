@@ -46,9 +46,11 @@ def learners(budget: TrainingBudget, names: Sequence[str] | None = None) -> dict
     for name in names:
         if name not in known:
             raise ConfigError(
-                f"there is no learner {name!r}", where="reproduce --learned",
-                allowed=", ".join((*known, NOTHING)), advice="choose some of these",
-            )  # fmt: skip
+                f"there is no learner {name!r}",
+                where="reproduce --learned",
+                allowed=", ".join((*known, NOTHING)),
+                advice="choose some of these",
+            )
     return {name: known[name] for name in names}
 
 

@@ -19,20 +19,30 @@ BASELINE_PAIRS = (
 CENTRAL_AT_ONCE = "expected_on_time_central_at_once"
 """`CENTRAL_RULE` whose decisions do not come late: what that costs."""
 RIVAL_PAIRS = (
-    Pair(EXPECTED_ON_TIME, "static"), Pair(EXPECTED_ON_TIME, PLANNED), Pair(CENTRAL_AT_ONCE, PLANNED),
-    Pair(CENTRAL_RULE, PLANNED), Pair("firmament_central", "static"), Pair(EXPECTED_ON_TIME, LOOKAHEAD),
-    Pair("least_loaded", PLANNED), Pair("least_loaded", LOOKAHEAD),
-)  # fmt: skip
+    Pair(EXPECTED_ON_TIME, "static"),
+    Pair(EXPECTED_ON_TIME, PLANNED),
+    Pair(CENTRAL_AT_ONCE, PLANNED),
+    Pair(CENTRAL_RULE, PLANNED),
+    Pair("firmament_central", "static"),
+    Pair(EXPECTED_ON_TIME, LOOKAHEAD),
+    Pair("least_loaded", PLANNED),
+    Pair("least_loaded", LOOKAHEAD),
+)
 """What the papers lack: the strongest rule from logs, and orchestrators that plan with the log's tables or the twin."""
 QUICK_PAIRS = (*BASELINE_PAIRS, *RIVAL_PAIRS[:6])
 """Every lookahead is a simulator more to compile, so the quick form keeps one."""
 LEARNED_PAIRS = (
     *(Pair(name, PLANNED) for name in dispatchers()),
     *(Pair(EXPECTED_ON_TIME, name) for name in orchestrators()),
-    Pair("residual", "gpg"), Pair("least_loaded", "gpg"), Pair("cmmac", "hpa"), Pair("cmmac", "gpg"),
-    Pair("mappo", "gpo"), Pair("mappo", "gpo_without_gnn"), Pair("mappo", "gpo_single_critic"),
+    Pair("residual", "gpg"),
+    Pair("least_loaded", "gpg"),
+    Pair("cmmac", "hpa"),
+    Pair("cmmac", "gpg"),
+    Pair("mappo", "gpo"),
+    Pair("mappo", "gpo_without_gnn"),
+    Pair("mappo", "gpo_single_critic"),
     *(Pair(name, name) for name in trained_together()),
-)  # fmt: skip
+)
 """Pairs of which a side is trained, alone beside a rule, beside another that is trained, or together with it."""
 NAMES = {
     Pair("k8s_default", "static"): "static",

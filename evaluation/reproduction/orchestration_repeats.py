@@ -78,9 +78,14 @@ def _mean_row(same: Sequence[Row]) -> Row:
     each = [float(row["on_time"]) for row in same]
     mean, cost = over_seeds(each), over_seeds([float(row["cost_mib"]) for row in same])
     return same[0] | {
-        "on_time": mean.value, "low": mean.low, "high": mean.high, "cost_mib": cost.value, "each": each,
-        "num_worlds": len(same), "num_trainings": sum(row["num_trainings"] for row in same),
-    }  # fmt: skip
+        "on_time": mean.value,
+        "low": mean.low,
+        "high": mean.high,
+        "cost_mib": cost.value,
+        "each": each,
+        "num_worlds": len(same),
+        "num_trainings": sum(row["num_trainings"] for row in same),
+    }
 
 
 def _differences(rows: Sequence[Row]) -> Iterator[Row]:
@@ -101,6 +106,11 @@ def _differences(rows: Sequence[Row]) -> Iterator[Row]:
                 gaps = [own - other for own, other in zip(row["each"], each, strict=True)]
                 gap = over_seeds(gaps)
                 yield {
-                    "name": row["name"], "reference": name, "day": day, "on_time": gap.value, "low": gap.low,
-                    "high": gap.high, "each": gaps,
-                }  # fmt: skip
+                    "name": row["name"],
+                    "reference": name,
+                    "day": day,
+                    "on_time": gap.value,
+                    "low": gap.low,
+                    "high": gap.high,
+                    "each": gaps,
+                }

@@ -92,8 +92,9 @@ def draw(archive: Archive, *, max_rows: int, rows_an_agent: int, seed: int = 0) 
     if known.sum() < 2:
         raise ConfigError(
             f"{int(known.sum())} held-out agents of scenarios that the training days know",
-            where=f"{archive.path}, {len(days)} days", allowed="two or more",
-        )  # fmt: skip
+            where=f"{archive.path}, {len(days)} days",
+            allowed="two or more",
+        )
     train, held, *floor = _alike(train, held.take(np.flatnonzero(known)), *floor)
     random = np.random.default_rng(seed)
     size = min(held.num_rows, *(table.num_rows for table in floor))

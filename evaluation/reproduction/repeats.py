@@ -13,8 +13,13 @@ from evaluation.comparison.seeds import named, named_gap, over_seeds
 from evaluation.judges.descriptions import LADDER
 
 SHARES = (
-    "on_time", "offload_ratio", "on_time_over_random", "offload_over_random", "failures_avoided", "share_of_reference",
-)  # fmt: skip
+    "on_time",
+    "offload_ratio",
+    "on_time_over_random",
+    "offload_over_random",
+    "failures_avoided",
+    "share_of_reference",
+)
 BEST_RULE = "best_rule"
 """In differences: of every seed the rule that proved best in the truth of that very day."""
 Table = Mapping[str, Any]

@@ -26,11 +26,14 @@ def _of_tests(rows: list[dict[str, Any]]) -> Table:
         table.add_column(name, justify="right" if name in ("seed", "spread") else "left")
     for row in rows:
         table.add_row(
-            row["solver"], "" if row["seed"] is None else str(row["seed"]), row["test"],
+            row["solver"],
+            "" if row["seed"] is None else str(row["seed"]),
+            row["test"],
             ", ".join(f"{one:.1f}" for one in row["requests"]),
-            ", ".join(f"{one:.2f}" for one in row["completion_s"]), number(row["spread"]),
+            ", ".join(f"{one:.2f}" for one in row["completion_s"]),
+            number(row["spread"]),
             "yes" if row["holds"] else "no",
-        )  # fmt: skip
+        )
     return table
 
 
@@ -41,9 +44,13 @@ def _of_rounds(rows: list[dict[str, Any]]) -> Table:
         table.add_column(name, justify="left" if name == "solver" else "right")
     for row in rows:
         table.add_row(
-            number(row["load"]), number(row["function_error"]), row["solver"], number(row["interval_s"]),
-            cell(row, "mean_over_at_once"), cell(row, "p99_over_at_once"),
-        )  # fmt: skip
+            number(row["load"]),
+            number(row["function_error"]),
+            row["solver"],
+            number(row["interval_s"]),
+            cell(row, "mean_over_at_once"),
+            cell(row, "p99_over_at_once"),
+        )
     return table
 
 
@@ -56,7 +63,11 @@ def _of_scale(scale: str, found: dict[str, Any]) -> Table:
         table.add_column(name, justify="right")
     for row in rows:
         table.add_row(
-            row["solver"], cell(row, "gap_to_best"), number(row["worst_gap_to_best"]),
-            cell(row, "gap_to_bound"), number(row["makespan_s"]), number(row["seconds"]),
-        )  # fmt: skip
+            row["solver"],
+            cell(row, "gap_to_best"),
+            number(row["worst_gap_to_best"]),
+            cell(row, "gap_to_bound"),
+            number(row["makespan_s"]),
+            number(row["seconds"]),
+        )
     return table

@@ -10,9 +10,13 @@ from evaluation.comparison.formatting import cell, number, shift_label
 from evaluation.reproduction.drpc import RIVALS
 
 COLUMNS = {
-    "mean_response_s": "mean, s", "p95_response_s": "p95, s", "p99_response_s": "p99, s", "failures": "failed",
-    "objective_kept": "intervals within", "cpu_core_hours": "core hours",
-}  # fmt: skip
+    "mean_response_s": "mean, s",
+    "p95_response_s": "p95, s",
+    "p99_response_s": "p99, s",
+    "failures": "failed",
+    "objective_kept": "intervals within",
+    "cpu_core_hours": "core hours",
+}
 REWARDS = {"reward": "reward", **{f"reward_over_{rival}": f"over {rival}, paired" for rival in RIVALS}}
 
 

@@ -30,9 +30,15 @@ def _rows(found: Mapping[str, Any]) -> Any:
         table.add_column(heading)
     for row in found["rows"]:
         table.add_row(
-            str(row["day"]), row["name"], row["dispatch"], row["orchestration"], _interval(row),
-            f"{row['cost_mib']:.2f}", row["trained_in"] or "-", str(row["num_trainings"] or "-"),
-        )  # fmt: skip
+            str(row["day"]),
+            row["name"],
+            row["dispatch"],
+            row["orchestration"],
+            _interval(row),
+            f"{row['cost_mib']:.2f}",
+            row["trained_in"] or "-",
+            str(row["num_trainings"] or "-"),
+        )
     return table
 
 
@@ -45,9 +51,12 @@ def _centralised(found: Mapping[str, Any]) -> Any:
         table.add_column(heading)
     for row in found["rows"]:
         table.add_row(
-            f"{row['load']:g}", row["dispatch"], f"{row['delay_s']:g}", _interval(row, name="on_time_of_sent"),
+            f"{row['load']:g}",
+            row["dispatch"],
+            f"{row['delay_s']:g}",
+            _interval(row, name="on_time_of_sent"),
             _interval(row, name="response_s"),
-        )  # fmt: skip
+        )
     return table
 
 

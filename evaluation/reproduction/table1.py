@@ -65,9 +65,11 @@ class Table1Config:
         names = [path.resolve().name for path in self.archives]
         if twice := sorted({name for name in names if names.count(name) > 1}):
             raise ConfigError(
-                f"several archives are called {', '.join(twice)}", where="reproduce table1",
-                allowed="archives of different names", advice="rename one, or give them to runs of their own",
-            )  # fmt: skip
+                f"several archives are called {', '.join(twice)}",
+                where="reproduce table1",
+                allowed="archives of different names",
+                advice="rename one, or give them to runs of their own",
+            )
         ways_of(self.methods, self.num_rounds)  # refused now, and not in the middle of the table
 
 
@@ -99,9 +101,11 @@ def compare(config: Table1Config, workdir: Path, progress: Progress) -> list[Met
 
 def _compare_in(archive: Archive, config: Table1Config, folder: Path, progress: Progress) -> MethodDistances:
     settings = {
-        "archive": archive.content_hash, "max_rows": config.max_rows, "rows_an_agent": config.rows_an_agent,
+        "archive": archive.content_hash,
+        "max_rows": config.max_rows,
+        "rows_an_agent": config.rows_an_agent,
         "num_rounds": config.num_rounds,
-    }  # fmt: skip
+    }
 
     @cache  # once, and only where something is left to do
     def agents(seed: int) -> GeneratedAgents:
@@ -137,16 +141,22 @@ def _once(
     with progress.stage(name, unit="rounds") as stage:
         try:
             found = measure(
-                generate, seed, agents,
-                lambda done, total, seen: stage(done, total, text=f"held-out KL of pairs {seen['held_out_pairs']:.3f}"),
-            )  # fmt: skip
+                generate,
+                seed,
+                agents,
+                lambda done, total, seen: stage(
+                    done, total, text=f"held-out KL of pairs {seen['held_out_pairs']:.3f}"
+                ),
+            )
         except PopulationError as error:
             return {"failed": error.what}
     if name == FLOOR:
         rows = {
-            "unit": agents.unit, "num_train_rows": agents.train.num_rows, "num_held_out_rows": agents.real.num_rows,
+            "unit": agents.unit,
+            "num_train_rows": agents.train.num_rows,
+            "num_held_out_rows": agents.real.num_rows,
             "num_unseen_rows": agents.num_unseen,
-        }  # fmt: skip
+        }
         return found | {"rows": rows}
     return found
 

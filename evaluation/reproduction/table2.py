@@ -79,9 +79,14 @@ CERTIFY = CertifyConfig(max_days=1, enough_rows=12_000, clone_updates=300, ranki
 LATER_DAYS = 5
 """Days of log after the training day, of which the certificate takes as many as hold enough requests."""
 TRAIN = TrainingConfig(
-    num_updates=30, num_streams=160, entropy=0.0, kl_to_clone=0.003, randomise_services=0.2, network="narrow_scorer",
+    num_updates=30,
+    num_streams=160,
+    entropy=0.0,
+    kl_to_clone=0.003,
+    randomise_services=0.2,
+    network="narrow_scorer",
     from_logs=LEARNED,
-)  # fmt: skip
+)
 """Of the policies in the table, chosen on `kmps` with one seed, before policies observed what usually happens: values
 with the member held out were .909 after 20 updates and after 40, .908 after 20 of windows four times as long in half
 the streams, and .905 of a policy trained without disagreement and deviations. Since then they are .947 after 20 updates
@@ -127,14 +132,16 @@ class Table2Config:
     def __post_init__(self) -> None:
         if not self.days or min(self.days) < 0 or self.num_replications < 2:
             raise ConfigError(
-                f"days {list(self.days)}, simulated {self.num_replications} times", where="reproduce table2",
+                f"days {list(self.days)}, simulated {self.num_replications} times",
+                where="reproduce table2",
                 allowed="one or more days, 0 and later; at least 2 replications",
-            )  # fmt: skip
+            )
         if self.train_day < 0 or (self.num_requests is not None and self.num_requests < FEWEST_REQUESTS):
             raise ConfigError(
-                f"a log of day {self.train_day}, {self.num_requests} requests", where="reproduce table2",
+                f"a log of day {self.train_day}, {self.num_requests} requests",
+                where="reproduce table2",
                 allowed=f"day 0 and later; at least {FEWEST_REQUESTS} requests",
-            )  # fmt: skip
+            )
         behaviour(self.behaviour)  # refused now, and not once the references are trained
         if self.view not in VIEWS:
             raise ConfigError(
@@ -185,9 +192,13 @@ def train_all(
 ) -> Mapping[str, Path]:
     """The products that the table is made from: archive, twin, certificate, policy; what stands is not made again."""
     log = LogConfig(
-        preset="" if config.world else config.preset, world=config.world, days=config.train_day + 1,
-        behaviour=config.behaviour, seed=config.seed, world_seed=config.seed,
-    )  # fmt: skip
+        preset="" if config.world else config.preset,
+        world=config.world,
+        days=config.train_day + 1,
+        behaviour=config.behaviour,
+        seed=config.seed,
+        world_seed=config.seed,
+    )
     job = RunConfig(
         log=log,
         seed=config.seed,

@@ -36,9 +36,11 @@ def policies_of(schedulers: Schedulers) -> list[Table2Policy]:
     if schedulers.ladder:
         name, row = schedulers.chosen
         is_rule = name in schedulers.rules
-        params = one if is_rule else jax.tree.map(
-            lambda leaf: np.asarray(leaf)[None], policy_params(schedulers, name, row)
-        )  # fmt: skip
+        params = (
+            one
+            if is_rule
+            else jax.tree.map(lambda leaf: np.asarray(leaf)[None], policy_params(schedulers, name, row))
+        )
         found.append(Table2Policy(LADDER, name if is_rule else "greedy", params))
     return found
 

@@ -14,6 +14,8 @@ def validate_days(first_day: dt.date, num_days: int, command: str = "simulate") 
         raise ConfigError(f"number of days is {num_days}", where=command, allowed="1 or more")
     if num_days > (LAST_DAY - first_day).days + 1:
         raise ConfigError(
-            f"{num_days} days from {first_day} on", where=f"{command}: first day, number of days",
-            allowed=f"days up to {LAST_DAY}", advice="begin earlier, or write fewer days",
-        )  # fmt: skip
+            f"{num_days} days from {first_day} on",
+            where=f"{command}: first day, number of days",
+            allowed=f"days up to {LAST_DAY}",
+            advice="begin earlier, or write fewer days",
+        )

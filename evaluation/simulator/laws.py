@@ -63,17 +63,20 @@ class Law:
         extra = sorted(name for name in others if getattr(self, name) != 0.0)
         if extra:
             raise ConfigError(
-                f"a law of kind {self.kind} has no {', '.join(extra)}", where="law of chance",
-                allowed=", ".join(own) or "no number", advice="leave it out, or name the kind that has it",
-            )  # fmt: skip
+                f"a law of kind {self.kind} has no {', '.join(extra)}",
+                where="law of chance",
+                allowed=", ".join(own) or "no number",
+                advice="leave it out, or name the kind that has it",
+            )
         for name, lower in (("spread", 0.0), ("tail", 0.0), ("range", 1.0), ("variation", 1.0)):
             value = getattr(self, name)
             inside = value >= lower if name == "spread" else value > lower
             if name in own and not (inside and math.isfinite(value)):
                 raise ConfigError(
-                    f"{name} = {value:g}", where=f"law of kind {self.kind}",
+                    f"{name} = {value:g}",
+                    where=f"law of kind {self.kind}",
                     allowed=f"{'at least' if name == 'spread' else 'more than'} {lower:g}",
-                )  # fmt: skip
+                )
 
     @property
     def name(self) -> str:

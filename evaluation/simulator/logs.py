@@ -139,9 +139,13 @@ def simulate(
                 progress(days[column] + 1.0, float(num_days))
     num_requests, num_rejected, num_on_time = (int(count) for count in counts)
     return SimulationReport(
-        str(out), str(truth_folder(out)), **truth,
-        num_requests=num_requests, num_rejected=num_rejected, num_on_time=num_on_time,
-    )  # fmt: skip
+        str(out),
+        str(truth_folder(out)),
+        **truth,
+        num_requests=num_requests,
+        num_rejected=num_rejected,
+        num_on_time=num_on_time,
+    )
 
 
 def day_of(history: History, column: int) -> History:
@@ -219,9 +223,11 @@ def _validate(world: World, num_days: int, seed: int, first_day: dt.date, *, has
 def _validate_first_day(world: World, first_day: dt.date) -> None:
     if world.weekend_factor != 1.0 and first_day.weekday() != 0:
         raise ConfigError(
-            f"day 0 of {world.name!r} is a Monday, {first_day} is not", where="simulate: first day",
-            allowed="a Monday, in a world whose weekends differ", advice="begin on a Monday",
-        )  # fmt: skip
+            f"day 0 of {world.name!r} is a Monday, {first_day} is not",
+            where="simulate: first day",
+            allowed="a Monday, in a world whose weekends differ",
+            advice="begin on a Monday",
+        )
 
 
 def _at_least(what: str, value: int, lower: int) -> None:

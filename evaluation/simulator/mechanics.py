@@ -111,9 +111,15 @@ def drawn(world: World, names: Names) -> Mechanics:
         return jnp.sum(inside, axis=1, dtype=jnp.float32), jnp.sum(work_s, axis=1)
 
     def offer(
-        key: Array, today: DayConditions, state: _Drawn, request: Requests, clock_s: Array, node: Array,
-        _step: Array, _live: Array,
-    ) -> tuple[_Drawn, OfferAnswer]:  # fmt: skip
+        key: Array,
+        today: DayConditions,
+        state: _Drawn,
+        request: Requests,
+        clock_s: Array,
+        node: Array,
+        _step: Array,
+        _live: Array,
+    ) -> tuple[_Drawn, OfferAnswer]:
         queues, fate = answer(key, world, today, names, state.queues, request, clock_s, node)
         slot = jnp.argmin(state.table.finish_s[node])
         entry = (fate.finish_s, request.expected_run_s)
@@ -263,9 +269,15 @@ def unfolding(world: World, names: Names) -> Mechanics:
         return jnp.sum(here, axis=1, dtype=jnp.float32), jnp.sum(work_s, axis=1)
 
     def offer(
-        key: Array, today: DayConditions, state: _Live, request: Requests, clock_s: Array, node: Array,
-        step: Array, live: Array,
-    ) -> tuple[_Live, OfferAnswer]:  # fmt: skip
+        key: Array,
+        today: DayConditions,
+        state: _Live,
+        request: Requests,
+        clock_s: Array,
+        node: Array,
+        step: Array,
+        live: Array,
+    ) -> tuple[_Live, OfferAnswer]:
         jobs, agent = state.system.jobs, request.agent
         free = ~inside(jobs, clock_s)[node]
         slot = place(jobs.phase.shape, node, jnp.argmax(free), jnp.any(free))

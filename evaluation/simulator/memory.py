@@ -34,8 +34,9 @@ def refuse_too_large(
                 f"{name} of {number:,.0f}, {days_at_once} days at a time, would take about {needed / 2**30:,.0f} GiB "
                 f"of memory, and this machine has {memory / 2**30:,.0f}",
                 where=f"simulated world {world.name!r}, {name}",
-                allowed=f"about {number * memory / needed:,.0f} or fewer", advice=f"lower {name}",
-            )  # fmt: skip
+                allowed=f"about {number * memory / needed:,.0f} or fewer",
+                advice=f"lower {name}",
+            )
 
 
 def _memory_bytes() -> int:

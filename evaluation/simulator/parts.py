@@ -84,12 +84,16 @@ def edge_nodes(sites: Sequence[str], num_nodes: int, seed: int) -> tuple[WorldNo
     site_speed = np.exp(SITE_SPREAD * np.linspace(-1.0, 1.0, len(sites)))
     return tuple(
         WorldNode(
-            f"{site}-{number + 1}", site, "edge", int(random.choice([1, 2, 3])), 16.0,
+            f"{site}-{number + 1}",
+            site,
+            "edge",
+            int(random.choice([1, 2, 3])),
+            16.0,
             round(float(speed * np.exp(NODE_SPREAD * random.standard_normal())), 3),
         )
         for site, speed in zip(sites, site_speed, strict=True)
         for number in range(num_nodes)
-    )  # fmt: skip
+    )
 
 
 def cloud_nodes(num_nodes: int) -> tuple[WorldNode, ...]:
@@ -152,9 +156,11 @@ def _stretch(world: World, load: float, now: float) -> float:
         )
     if not LEAST_LOAD <= now < math.inf:
         raise ConfigError(
-            f"the load at the peak is {now:g}, and no factor makes it {load:g}", where=where,
-            allowed=f"work, speeds and rates with a load of {LEAST_LOAD:g} or more", advice=advice,
-        )  # fmt: skip
+            f"the load at the peak is {now:g}, and no factor makes it {load:g}",
+            where=where,
+            allowed=f"work, speeds and rates with a load of {LEAST_LOAD:g} or more",
+            advice=advice,
+        )
     return load / now
 
 

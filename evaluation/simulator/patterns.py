@@ -130,9 +130,10 @@ def swings(share: np.ndarray, work: np.ndarray, memory: np.ndarray, *, of_memory
     if reach < 1e-6:
         raise ConfigError(
             "the sums of work and memory cannot vary independently: the requested services are all equal",
-            where="patterns P1, P2, P3", allowed="a log and a world of services with unlike work and memory",
+            where="patterns P1, P2, P3",
+            allowed="a log and a world of services with unlike work and memory",
             advice="take pattern P4 or logged",
-        )  # fmt: skip
+        )
     return solved.x * min(SWING / reach, 1.0)
 
 
@@ -162,11 +163,14 @@ def _fitted(pool: ArrivalPool, world: World, num_days: int, seed: int) -> list[D
         )
         service = random.choice(num_services, num, p=share)
         drawn = ArrivalPool(
-            time * world.day_s, service, np.full(num, -1), *(
+            time * world.day_s,
+            service,
+            np.full(num, -1),
+            *(
                 _from_law(random, leaf, pool.service, service)
                 for leaf in (pool.run_s, pool.input_factor, pool.deadline_factor)
             ),
-        )  # fmt: skip
+        )
         days.append(day_requests_of(drawn, np.arange(num), drawn.clock_s, world, random))
     return days
 
@@ -188,7 +192,8 @@ PATTERNS = (
     Pattern("logged", "the log's own days and instants, however many requests they hold", _logged),
     Pattern("fitted", "drawn from the log's rate by hour, mix and sizes, at the preset's load", _fitted),
     Pattern(
-        "P1", "requested work varies periodically (KaiS, V-A)",
+        "P1",
+        "requested work varies periodically (KaiS, V-A)",
         partial(_swinging, of_memory=False, periods=PERIODS),
     ),
     Pattern(
@@ -196,7 +201,7 @@ PATTERNS = (
     ),
     Pattern("P3", "as P1, twice as fast", partial(_swinging, of_memory=False, periods=2 * PERIODS)),
     Pattern("P4", "the log itself, clipped and stretched to the preset's load", _clipped),
-)  # fmt: skip
+)
 
 
 def pattern(name: str) -> Pattern:
@@ -209,6 +214,8 @@ def pattern(name: str) -> Pattern:
         if one.name.lower() == name.lower():
             return one
     raise ConfigError(
-        f"there is no pattern of arrivals {name!r}", where="--pattern",
-        allowed=", ".join(one.name for one in PATTERNS), advice="choose one of these",
-    )  # fmt: skip
+        f"there is no pattern of arrivals {name!r}",
+        where="--pattern",
+        allowed=", ".join(one.name for one in PATTERNS),
+        advice="choose one of these",
+    )

@@ -92,10 +92,13 @@ def read_pool(archive: Archive, world: World) -> ArrivalPool:
     stretch = mean_work_s(world, population) / np.mean(own_run_s)
     deadline = _relative(_numbers(rows["deadline_s"]), service)
     return ArrivalPool(
-        clock_s, service, agent, own_run_s * stretch,
+        clock_s,
+        service,
+        agent,
+        own_run_s * stretch,
         input_factor=_relative(_numbers(rows["input_mib"]), service),
         deadline_factor=np.where(np.isfinite(deadline), deadline, 1.0) * stretch,
-    )  # fmt: skip
+    )
 
 
 def day_requests_of(
@@ -119,9 +122,11 @@ def day_requests_of(
     input_mib = np.array([one.input_mib for one in world.services])[service] * factor
     deadline_s = _deadlines(world)[service, population.scenario[agent]] * pool.deadline_factor[row]
     return DayRequests(
-        distinct(arrival_s), agent.astype(np.int32), service.astype(np.int32),
+        distinct(arrival_s),
+        agent.astype(np.int32),
+        service.astype(np.int32),
         *(leaf.astype(np.float32) for leaf in (pool.run_s[row], input_mib, deadline_s)),
-    )  # fmt: skip
+    )
 
 
 def _drawn(law: Law, random: np.random.Generator, num: int) -> np.ndarray:

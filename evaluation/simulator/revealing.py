@@ -94,9 +94,13 @@ def _unfolding(
     if world.reactions.any:
         willing = willingness(world.reactions, system.crowd, agent)
     return Revealed(
-        jnp.where(is_full, (next_end_s + queue_s) / speed, 0.0), speed, _work(system.hidden, clock_s), willing,
-        jnp.where(shares, left_s, 0.0), pressure,
-    )  # fmt: skip
+        jnp.where(is_full, (next_end_s + queue_s) / speed, 0.0),
+        speed,
+        _work(system.hidden, clock_s),
+        willing,
+        jnp.where(shares, left_s, 0.0),
+        pressure,
+    )
 
 
 def _speed(hidden: HiddenChanges, clock_s: Array, one: Array, order: np.ndarray | slice) -> Array:

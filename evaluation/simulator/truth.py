@@ -141,8 +141,9 @@ def ground_truth(facts: Mapping[str, Any]) -> Mapping[str, Any]:
     """
     if "ground_truth" not in facts:
         raise ConfigError(
-            "this archive has no ground truth", where="archive facts",
+            "this archive has no ground truth",
+            where="archive facts",
             allowed="archives written by `schedtwin simulate`",
             advice="judge policies on this log by replay instead",
-        )  # fmt: skip
+        )
     return facts["ground_truth"]

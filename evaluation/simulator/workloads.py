@@ -111,9 +111,10 @@ def workload(archive: Archive, world: World, pattern_name: str, num_days: int, s
         if is_asked:
             raise ConfigError(
                 f"{name} declare how the world draws its requests, which come from a list",
-                where=f"simulated world {world.name!r}, {name}", allowed="worlds without it with --arrivals",
+                where=f"simulated world {world.name!r}, {name}",
+                allowed="worlds without it with --arrivals",
                 advice="let the world draw its requests, or leave the option out",
-            )  # fmt: skip
+            )
     if max(world.reactions.leaving, world.reactions.pausing) > 0.0:
         raise ConfigError(
             "agents that leave or pause decide the workload, so requests cannot come from a list",
@@ -166,10 +167,11 @@ def load_workload(truth: Mapping[str, Any], folder: Path, day_s: float) -> Workl
     found = Workload(wanted["pattern"], wanted["archive"], day_s, days)
     if found.facts != wanted:
         raise ConfigError(
-            "the arrivals beside this log are not those it was made of", where=str(file),
+            "the arrivals beside this log are not those it was made of",
+            where=str(file),
             allowed=f"days of hash {wanted['days'][:12]}, pattern {wanted['pattern']}",
             advice="simulate the log again from the same archive",
-        )  # fmt: skip
+        )
     return found
 
 

@@ -63,9 +63,11 @@ def load_world(path: Path) -> World:
         world = at_even_load(world, keys.load)
     if any(one.name == world.name and one != world for one in PRESETS):
         raise ConfigError(
-            f"{world.name!r} is the name of a preset, which this world is not", where=str(path),
-            allowed="any name but " + ", ".join(one.name for one in PRESETS), advice="give it another name",
-        )  # fmt: skip
+            f"{world.name!r} is the name of a preset, which this world is not",
+            where=str(path),
+            allowed="any name but " + ", ".join(one.name for one in PRESETS),
+            advice="give it another name",
+        )
     return world
 
 
@@ -131,15 +133,17 @@ def _filled(content: Mapping[str, Any], where: str) -> dict[str, Any]:
         common, listed = content[key], filled.get(parts)
         if not isinstance(common, Mapping) or not isinstance(listed, list):
             raise ConfigError(
-                f"{key} completes the list {parts}, of which there is none", where=where,
+                f"{key} completes the list {parts}, of which there is none",
+                where=where,
                 allowed=f"a table [{key}] beside [[{parts}]] or like = PRESET",
-            )  # fmt: skip
+            )
         tables = [one for one in listed if isinstance(one, Mapping)]
         if idle := [name for name in common if tables and all(name in one for one in tables)]:
             raise ConfigError(
-                f"{key} sets {', '.join(idle)}, which all of {parts} set themselves", where=where,
+                f"{key} sets {', '.join(idle)}, which all of {parts} set themselves",
+                where=where,
                 allowed=f"values that one of {parts} lacks; those of a preset set all that differs from the defaults",
                 advice=f"set it in tables [[{parts}]], or leave it out",
-            )  # fmt: skip
+            )
         filled[parts] = [{**common, **one} if isinstance(one, Mapping) else one for one in listed]
     return filled

@@ -98,9 +98,10 @@ def _refuse_packed_copies(files: Sequence[Path]) -> None:
         if path.suffix == ".gz" and path.absolute().with_suffix("") in named:
             raise FormatError(
                 f"{path.name} and {path.stem} stand side by side: one may be a copy of the other",
-                where=str(path.parent), allowed="one of the two",
+                where=str(path.parent),
+                allowed="one of the two",
                 advice="move one away, or give it another name where their rows differ",
-            )  # fmt: skip
+            )
 
 
 def paths_below_shared(files: Sequence[Path]) -> list[str]:
@@ -208,15 +209,19 @@ def _begins(path: Path) -> bytes:
         )
     if inside.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
         raise FormatError(
-            "the file is UTF-16", where=str(path), allowed="text in UTF-8",
+            "the file is UTF-16",
+            where=str(path),
+            allowed="text in UTF-8",
             advice="convert it first, for example with iconv -f utf-16 -t utf-8",
-        )  # fmt: skip
+        )
     for magic, name in _PACKED.items():
         if begin.startswith(magic):
             raise FormatError(
-                f"the file is compressed by {name}", where=str(path), allowed="plain text or gzip",
+                f"the file is compressed by {name}",
+                where=str(path),
+                allowed="plain text or gzip",
                 advice="unpack it first",
-            )  # fmt: skip
+            )
     return begin
 
 

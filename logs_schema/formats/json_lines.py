@@ -37,23 +37,29 @@ def refuse_other_content(path: Path) -> None:
         )
     if begin.startswith("PAR1"):
         raise FormatError(
-            "the file is Parquet", where=str(path), allowed="CSV or JSON lines; of requests Parquet named .parquet",
+            "the file is Parquet",
+            where=str(path),
+            allowed="CSV or JSON lines; of requests Parquet named .parquet",
             advice="name it so, or write it as CSV; or give its columns our names and units, and import it as native",
-        )  # fmt: skip
+        )
     if not begin.startswith(("[", "{")):
         return
     if begin == "{" or begin[0] == "[" or (len(lines) == 1 and _LIST.match(begin)):
         raise FormatError(
-            "the file is one JSON document", where=str(path), allowed="JSON lines: an object a line",
+            "the file is one JSON document",
+            where=str(path),
+            allowed="JSON lines: an object a line",
             advice="write them with jq --compact-output '.[]' FILE > log.jsonl; of what kubectl prints with "
             "'.items[]', of sacct --json with '.jobs[]'",
-        )  # fmt: skip
+        )
     try:
         is_lines = isinstance(json.loads(begin), dict)
     except (ValueError, RecursionError):
         is_lines = False
     if is_lines and not path.name.endswith(JSON_LINES):
         raise FormatError(
-            "the file holds JSON lines, and is not named so", where=str(path),
-            allowed=f"a name that ends in {' or '.join(JSON_LINES[:2])}", advice="rename the file",
-        )  # fmt: skip
+            "the file holds JSON lines, and is not named so",
+            where=str(path),
+            allowed=f"a name that ends in {' or '.join(JSON_LINES[:2])}",
+            advice="rename the file",
+        )

@@ -60,12 +60,19 @@ SUFFIX = ".toml"
 _TEXT, _TRUTH, _NUMBER = "text", "true or false", "a finite number"
 _TEXTS, _BY_NAME = "a text, or a list of texts", "a table of texts"
 _METRIC_TYPES = {
-    "scale": _NUMBER, "constant": _NUMBER, "counter": _TRUTH, "of_gateway": _TRUTH, "spread": _TRUTH,
+    "scale": _NUMBER,
+    "constant": _NUMBER,
+    "counter": _TRUTH,
+    "of_gateway": _TRUTH,
+    "spread": _TRUTH,
     "when": _BY_NAME,
-}  # fmt: skip
+}
 _MAPPING_TYPES = {
-    "interval_s": _NUMBER, "consecutive": _TRUTH, "resample": _TRUTH, "deployment_label": _TEXTS,
-}  # fmt: skip
+    "interval_s": _NUMBER,
+    "consecutive": _TRUTH,
+    "resample": _TRUTH,
+    "deployment_label": _TEXTS,
+}
 """Keys whose values are not text."""
 
 
@@ -179,9 +186,11 @@ def read_mapping(path: Path) -> MetricsMapping:
         raise FormatError(f"interval_s is {interval_s!r}", where=str(path), allowed="a number above 0")
     if settings.get("resample") and (interval_s is None or settings.get("consecutive")):
         raise FormatError(
-            "resample needs the length of an interval, and instants as they are", where=str(path),
-            allowed="interval_s = 60, say, and no consecutive = true", advice="mend the mapping",
-        )  # fmt: skip
+            "resample needs the length of an interval, and instants as they are",
+            where=str(path),
+            allowed="interval_s = 60, say, and no consecutive = true",
+            advice="mend the mapping",
+        )
     unit = settings.get("time_unit", "s")
     if unit not in INSTANT_UNITS:
         raise FormatError(
@@ -204,8 +213,10 @@ def mapping_file(paths: Sequence[Path], data: str, advice: str) -> Path:
     if len(mappings) != 1:
         raise FormatError(
             "there is no mapping" if not mappings else f"there are {len(mappings)} mappings",
-            where=first(mappings or paths), allowed=f"one file ending in {SUFFIX} beside the {data}", advice=advice,
-        )  # fmt: skip
+            where=first(mappings or paths),
+            allowed=f"one file ending in {SUFFIX} beside the {data}",
+            advice=advice,
+        )
     return mappings[0]
 
 
@@ -242,23 +253,27 @@ def refuse_absent(mapping: MetricsMapping, met: Collection[tuple[MappedMetric, s
     ):
         raise FormatError(
             f"the log has no deployment {mapping.gateway!r}, which the mapping names as its gateway",
-            where=f"{mapping.path}, gateway", allowed=first(named, num_shown=20),
+            where=f"{mapping.path}, gateway",
+            allowed=first(named, num_shown=20),
             advice="mend the name, or leave gateway out where metrics have of_gateway = true",
-        )  # fmt: skip
+        )
     with_numbers = {mapped for mapped, _ in met}
     for one in mapping.measured:
         if one.when and one not in with_numbers:
             held = first([f"{name} = {text!r}" for name, text in one.when.items()])
             raise FormatError(
                 f"{one.source} has no number in lines with {held}",
-                where=f"{one.metric.where}, when", allowed="texts that the columns hold",
+                where=f"{one.metric.where}, when",
+                allowed="texts that the columns hold",
                 advice="mend them, or leave the metric out",
-            )  # fmt: skip
+            )
         if one.only and one not in with_numbers:
             raise FormatError(
-                f"{one.source} has no number of the deployment {one.only!r}", where=f"{one.metric.where}, only",
-                allowed=first(named, num_shown=20), advice="mend the name, or leave the metric out",
-            )  # fmt: skip
+                f"{one.source} has no number of the deployment {one.only!r}",
+                where=f"{one.metric.where}, only",
+                allowed=first(named, num_shown=20),
+                advice="mend the name, or leave the metric out",
+            )
 
 
 def without_gateway(mapping: MetricsMapping) -> list[str]:
@@ -326,6 +341,8 @@ def _refuse_pattern(path: Path, pattern: Any) -> None:
 def _refuse_unknown(path: Path, table: Mapping[str, Any], known: set[str]) -> None:
     if unknown := sorted(set(table) - known):
         raise FormatError(
-            f"the mapping has unknown keys: {', '.join(unknown)}", where=str(path),
-            allowed=", ".join(sorted(known)), advice="see the example in logs_schema/formats/mapping.py",
-        )  # fmt: skip
+            f"the mapping has unknown keys: {', '.join(unknown)}",
+            where=str(path),
+            allowed=", ".join(sorted(known)),
+            advice="see the example in logs_schema/formats/mapping.py",
+        )

@@ -183,10 +183,11 @@ def _refuse_missing(mapping: MetricsMapping, header: list[str], path: Path) -> N
         refuse_other_content(path)
         raise FormatError(
             f"the file has no column {first(missing)}, or has it twice",
-            where=f"{path}, line 1", allowed=", ".join(header),
+            where=f"{path}, line 1",
+            allowed=", ".join(header),
             advice=f"mend the mapping {mapping.path}, or name the files that it is for; of metrics in files of their "
             'own say in which each is, file = "cpu*.csv"',
-        )  # fmt: skip
+        )
 
 
 def _instant(text: str, unit_s: float, instants: InstantReading) -> Instant | None:

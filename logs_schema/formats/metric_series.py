@@ -26,12 +26,17 @@ from logs_schema.tables import DEPLOYMENT_SAMPLES, GATEWAY
 UNITS: Mapping[str, Mapping[str, float]] = {
     "cores": {"cores": 1.0, "millicores": 1e-3},
     "GiB": {
-        "GiB": 1.0, "MiB": 2.0**-10, "KiB": 2.0**-20, "bytes": 2.0**-30, "GB": 1e9 / 2**30, "MB": 1e6 / 2**30,
+        "GiB": 1.0,
+        "MiB": 2.0**-10,
+        "KiB": 2.0**-20,
+        "bytes": 2.0**-30,
+        "GB": 1e9 / 2**30,
+        "MB": 1e6 / 2**30,
     },
     "s": {"s": 1.0, "ms": 1e-3, "us": 1e-6},
     "1/s": {"1/s": 1.0, "1/min": 1.0 / 60.0},
     "1": {"1": 1.0},
-}  # fmt: skip
+}
 """Unit of a column -> units that a metric may have, and what one of them is in the column's."""
 OFF_GRID = "off_the_grid_of_intervals"
 NOT_A_NUMBER = "not_a_number"
@@ -71,22 +76,27 @@ class MetricSeries:
     def __post_init__(self) -> None:
         if self.combine and self.combine not in COMBINATIONS:
             raise FormatError(
-                f"combine is {self.combine!r}", where=self.where, allowed=", ".join(COMBINATIONS),
+                f"combine is {self.combine!r}",
+                where=self.where,
+                allowed=", ".join(COMBINATIONS),
                 advice="mend the mapping",
-            )  # fmt: skip
+            )
         if self.column not in COLUMNS:
             raise FormatError(
-                f"there is no column {self.column!r} of metrics", where=self.where, allowed=", ".join(COLUMNS),
+                f"there is no column {self.column!r} of metrics",
+                where=self.where,
+                allowed=", ".join(COLUMNS),
                 advice="name a column of deployment_samples",
-            )  # fmt: skip
+            )
         allowed = self._units()
         written = () if "1" in allowed else (QUANTITY,)
         if self.unit and self.unit not in (*allowed, *written):
             raise FormatError(
-                f"{self.column} cannot be given in {self.unit!r}", where=self.where,
+                f"{self.column} cannot be given in {self.unit!r}",
+                where=self.where,
                 allowed=", ".join((*allowed, *written)),
                 advice="name the unit of the metric",
-            )  # fmt: skip
+            )
 
     def _units(self) -> Mapping[str, float]:
         return UNITS[DEPLOYMENT_SAMPLES.column(self.column).unit or "1"]
@@ -129,9 +139,13 @@ class Samples:
         return abs(place - round(place)) > FARTHEST_OFF
 
     def add(
-        self, metric: MetricSeries, deployment: str, times_s: Iterable[float], numbers: Iterable[float],
+        self,
+        metric: MetricSeries,
+        deployment: str,
+        times_s: Iterable[float],
+        numbers: Iterable[float],
         labels: str = "",
-    ) -> list[int]:  # fmt: skip
+    ) -> list[int]:
         """Takes a series whose instants stand on the grid; `labels` name it in messages.
 
         Returns:
@@ -179,9 +193,10 @@ class Samples:
             if mark in self._met:
                 raise FormatError(
                     f"two lines give {metric.column} of '{series}' in one interval",
-                    where=f"{where} {self._shown(place)}".strip(), allowed="one line a series and interval",
+                    where=f"{where} {self._shown(place)}".strip(),
+                    allowed="one line a series and interval",
                     advice="name the column that tells its series apart, such as that of the pod, as series_column",
-                )  # fmt: skip
+                )
             self._met.add(mark)
         self._put(metric, deployment, place, number * metric.factor, where)
 
@@ -202,7 +217,7 @@ class Samples:
                 advice='say in the mapping how they are combined: combine = "sum", or "mean" where the column is of a '
                 "replica, as cpu_cores and cpu_cores_used are; or in the query: sum by (deployment) (...), avg by; of "
                 "lines, check their instants",
-            )  # fmt: skip
+            )
         numbers[row] = value
 
     def _combine(self, metric: MetricSeries, numbers: "array[float]", row: int, value: float) -> None:
@@ -313,9 +328,11 @@ def interval_of(series: Iterable[np.ndarray], where: str) -> float:
     usual = float(steps[len(counts) - 1 - np.argmax(counts[::-1])]) if len(steps) else 0.0
     if usual < 1.0:
         raise FormatError(
-            "the length of an interval cannot be inferred", where=where, allowed="instants at least a second apart",
+            "the length of an interval cannot be inferred",
+            where=where,
+            allowed="instants at least a second apart",
             advice="name interval_s in the mapping",
-        )  # fmt: skip
+        )
     return usual
 
 
@@ -332,10 +349,11 @@ def refuse_uneven(interval_s: float, where: str, advice: str) -> None:
     divisors = (one for one in range(1, int(DAY_S) + 1) if DAY_S % one == 0)
     nearest = min(divisors, key=lambda one: abs(one - interval_s))
     raise FormatError(
-        f"a day is not a whole number of intervals of {interval_s:g} s", where=where,
+        f"a day is not a whole number of intervals of {interval_s:g} s",
+        where=where,
         allowed="a length that divides 86,400 s",
         advice=advice.format(nearest),
-    )  # fmt: skip
+    )
 
 
 def placed(times_s: np.ndarray, interval_s: float, sweep_s: float = 0.0) -> dict[float, float]:

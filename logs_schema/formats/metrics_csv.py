@@ -77,10 +77,11 @@ def data_files(paths: Sequence[Path]) -> list[Path]:
     files = [path for path in find_files(paths, (".csv", ".jsonl")) if path.suffix != ".toml"]
     if absent := [one.file for one in mapping.measured if not any(one.is_in(path.name) for path in files)]:
         raise FormatError(
-            f"the mapping names files that are not here: {first(absent)}", where=str(mapping.path),
+            f"the mapping names files that are not here: {first(absent)}",
+            where=str(mapping.path),
             allowed=first([path.name for path in files], num_shown=20) or EXPECTED,
             advice="name the files, or leave their metrics out of the mapping",
-        )  # fmt: skip
+        )
     return [path for path in files if mapping.of_file(path.name)]
 
 
@@ -260,9 +261,11 @@ def _refuse_unfit(mapping: MetricsMapping) -> None:
     counted = [one.source for one in mapping.measured if one.metric.counter]
     if counted:
         raise FormatError(
-            f"{first(counted)} is a counter, and lines of CSV are taken one by one", where=str(mapping.path),
-            allowed="rates and gauges", advice="take differences first, or import answers of Prometheus",
-        )  # fmt: skip
+            f"{first(counted)} is a counter, and lines of CSV are taken one by one",
+            where=str(mapping.path),
+            allowed="rates and gauges",
+            advice="take differences first, or import answers of Prometheus",
+        )
     named = mapping.deployment or mapping.deployment_column
     if not named and not all(one.of_gateway or one.spread or "*" in one.source for one in mapping.measured):
         raise FormatError(

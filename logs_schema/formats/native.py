@@ -237,10 +237,12 @@ def _source(path: Path) -> str:
 
 def _texts(names: Sequence[str], rows: Sequence[Sequence[str]]) -> pa.Table:
     columns = zip(*rows, strict=True)
-    return pa.table({
-        name: pa.array([text.strip() or None for text in column], pa.string())
-        for name, column in zip(names, columns, strict=True)
-    })  # fmt: skip
+    return pa.table(
+        {
+            name: pa.array([text.strip() or None for text in column], pa.string())
+            for name, column in zip(names, columns, strict=True)
+        }
+    )
 
 
 def _texts_in(spec: TableSpec, path: Path) -> list[str]:

@@ -77,10 +77,11 @@ def _answers(paths: Sequence[Path], mapping: MetricsMapping) -> dict[str, list[P
             found[name].append(path)
     if missing := [name for name, parts in found.items() if not parts]:
         raise FormatError(
-            f"the mapping names answers that are not here: {first(missing)}", where=str(mapping.path),
+            f"the mapping names answers that are not here: {first(missing)}",
+            where=str(mapping.path),
             allowed=", ".join(sorted({path.stem for path in files})) or "files ending in .json",
             advice="name the files, or leave their metrics out of the mapping",
-        )  # fmt: skip
+        )
     return found
 
 
@@ -103,9 +104,11 @@ def read(paths: Sequence[Path], given: ReadingOptions = NOTHING_GIVEN) -> Iterat
     matrices = {path: matrix_in(path) for path in files}
     if not any(matrices.values()):
         raise FormatError(
-            "no answer holds a series", where=first(files), allowed="one series a deployment, or more",
+            "no answer holds a series",
+            where=first(files),
+            allowed="one series a deployment, or more",
             advice="ask Prometheus again: check the query, the labels and the range (start, end)",
-        )  # fmt: skip
+        )
     clocks = [
         np.asarray([at_s for at_s, _ in map(_sample, one["values"]) if at_s is not None], float)
         for series in matrices.values()
@@ -203,7 +206,7 @@ def _parsed(series: _Series, grid: Samples | None) -> tuple[_Numbers, list[tuple
                     where=f"{path}, {series.labels}, sample {number}: {json.dumps(pair)}",
                     allowed="parts of one answer, which are alike where their ranges meet",
                     advice="leave out the file that is of another query or another system",
-                )  # fmt: skip
+                )
     return _Numbers(np.asarray(times_s), np.asarray(values), taken), rejects
 
 
@@ -252,9 +255,11 @@ def matrix_in(path: Path) -> list[dict[str, Any]]:
         answer = json.loads(path.read_text(encoding="utf-8-sig"))
         if isinstance(answer, dict) and "error" in answer:
             raise FormatError(
-                f"Prometheus answered with an error: {answer['error']}", where=str(path), allowed=EXPECTED,
+                f"Prometheus answered with an error: {answer['error']}",
+                where=str(path),
+                allowed=EXPECTED,
                 advice="mend the query and ask again; what is too much at once is asked for in parts, NAME-1.json",
-            )  # fmt: skip
+            )
         data = answer["data"]
         series = data["result"]
         right = data["resultType"] == "matrix" and all(
@@ -265,9 +270,11 @@ def matrix_in(path: Path) -> list[dict[str, Any]]:
         raise FormatError("this is no answer to a range query", where=str(path), allowed=EXPECTED) from error
     if not right:
         raise FormatError(
-            "this is no answer to a range query", where=str(path), allowed=EXPECTED,
+            "this is no answer to a range query",
+            where=str(path),
+            allowed=EXPECTED,
             advice="use /api/v1/query_range, not /api/v1/query",
-        )  # fmt: skip
+        )
     return list(series)
 
 
@@ -275,16 +282,19 @@ def refuse_unfit(metric: MetricSeries, labels: Mapping[str, Any], where: str) ->
     """FormatError where counts of the buckets of a histogram are taken for response times, or numbers for texts."""
     if metric.unit == QUANTITY:
         raise FormatError(
-            f"Prometheus answers in numbers, and {metric.column} is read as {QUANTITY}", where=metric.where,
-            allowed="the unit of the numbers, such as bytes, s or cores", advice="mend the mapping",
-        )  # fmt: skip
+            f"Prometheus answers in numbers, and {metric.column} is read as {QUANTITY}",
+            where=metric.where,
+            allowed="the unit of the numbers, such as bytes, s or cores",
+            advice="mend the mapping",
+        )
     if "le" in labels and metric.column.startswith("response_"):
         raise FormatError(
-            f"buckets of a histogram are no {metric.column}", where=f"{where}: {first(labels.items())}",
+            f"buckets of a histogram are no {metric.column}",
+            where=f"{where}: {first(labels.items())}",
             allowed="response times, in the unit of the mapping",
             advice="query histogram_quantile(0.95, sum by (le) (rate(..._bucket[1m]))), or of a mean "
             "rate(..._sum[1m]) / rate(..._count[1m])",
-        )  # fmt: skip
+        )
 
 
 def _sample(pair: Any) -> tuple[float | None, float | None]:
@@ -309,9 +319,10 @@ def _deployment(mapping: MetricsMapping, mapped: MappedMetric, series: _Series) 
     name = mapping.labelled(series.labels)
     if name is None:
         raise FormatError(
-            f"a series has no label {' or '.join(map(repr, mapping.labels))}", where=series.where,
+            f"a series has no label {' or '.join(map(repr, mapping.labels))}",
+            where=series.where,
             allowed="a series a deployment, labelled with its name",
             advice="name the label with deployment_label, or several where metrics differ in it (of names such as "
             "cart-5b67c48447-mv5hb deployment_pattern takes the deployment's), or set of_gateway = true",
-        )  # fmt: skip
+        )
     return deployment_named(name, mapping.gateway)

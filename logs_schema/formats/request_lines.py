@@ -70,12 +70,13 @@ def field_reader(path: Path, mapping: RequestMapping) -> tuple[Fields, int]:
     if missing := [name for name in mapping.sources if names.count(name) != 1]:
         refuse_other_content(path)
         raise FormatError(
-            f"the file has no column {first(missing)}, or has it twice", where=f"{path}, line 1",
+            f"the file has no column {first(missing)}, or has it twice",
+            where=f"{path}, line 1",
             allowed=", ".join(names)[:1000],
             advice=f"mend the mapping {mapping.path}, or its separator; what two files tell has to be joined first, "
             "to a line a request: SELECT * FROM submitted LEFT JOIN ended USING (job); lines without columns, such as "
             "those of a web server, are read by a regular expression, the mapping's key line",
-        )  # fmt: skip
+        )
     return _chosen(_csv_fields(names, mapping), mapping), 0 if mapping.header else 1
 
 
@@ -128,14 +129,17 @@ def _matched_fields(mapping: RequestMapping) -> Fields:
 
 def _refuse_absent(path: Path, mapping: RequestMapping, names: Sequence[str]) -> None:
     absent = [
-        source for source in mapping.sources
+        source
+        for source in mapping.sources
         if not any(source == name or source.startswith(f"{name}.") for name in names)
-    ]  # fmt: skip
+    ]
     if absent:
         raise FormatError(
-            f"the file has no column {first(absent)}", where=str(path), allowed=", ".join(names)[:1000],
+            f"the file has no column {first(absent)}",
+            where=str(path),
+            allowed=", ".join(names)[:1000],
             advice=f"mend the mapping {mapping.path}",
-        )  # fmt: skip
+        )
 
 
 def _opened(path: Path) -> pq.ParquetFile:
@@ -161,9 +165,10 @@ def _rows(path: Path, num_rows: int) -> Iterator[str]:
                     yield json.dumps(row, ensure_ascii=False, default=_as_json)
         except (OSError, pa.ArrowException) as error:
             raise FormatError(
-                f"the file cannot be read as Parquet: {error}", where=str(path),
+                f"the file cannot be read as Parquet: {error}",
+                where=str(path),
                 advice="write or fetch it again; where a type of its columns is named here, leave that column out",
-            ) from error  # fmt: skip
+            ) from error
 
 
 def _as_json(value: Any) -> Any:

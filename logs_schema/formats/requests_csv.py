@@ -149,10 +149,11 @@ def facts(paths: Sequence[Path], given: ReadingOptions = NOTHING_GIVEN) -> dict[
 
 def _mapping_file(paths: Sequence[Path]) -> Path:
     return mapping_file(
-        paths, "log",
+        paths,
+        "log",
         "evaluation/examples/requests holds mappings for Slurm, Kubernetes, PBS, HTCondor and others; "
         "logs_schema/formats/request_mapping.py has all keys",
-    )  # fmt: skip
+    )
 
 
 def _inventory(paths: Sequence[Path]) -> list[Path]:
@@ -170,10 +171,11 @@ def _refuse_copies(files: Sequence[Path]) -> None:
             continue
         if (other := by_content.setdefault(file_hash(path), path)) is not path:
             raise FormatError(
-                f"{path.name} holds the same lines as {other.name}", where=f"{path}, {other}",
+                f"{path.name} holds the same lines as {other.name}",
+                where=f"{path}, {other}",
                 allowed="every line once: without request_id requests are named by file and line",
                 advice="move the copy away, or map a column to request_id",
-            )  # fmt: skip
+            )
 
 
 def _read_file(

@@ -34,10 +34,11 @@ def resampled(
         at = datetime.fromtimestamp(float(instants_s[again[0]]), UTC)
         raise FormatError(
             f"a series of '{deployment}' has two numbers of {metric.column} at one instant",
-            where=f"{metric.where} at {at:%Y-%m-%d %H:%M:%S} UTC".strip(), allowed="one number a series and instant",
+            where=f"{metric.where} at {at:%Y-%m-%d %H:%M:%S} UTC".strip(),
+            allowed="one number a series and instant",
             advice="name the column that tells its series apart, such as that of the pod, as series_column, and how "
             "they are combined (combine)",
-        )  # fmt: skip
+        )
     places, begins, counts = np.unique(
         np.floor(instants_s / interval_s), return_index=True, return_counts=True
     )

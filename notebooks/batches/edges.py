@@ -46,9 +46,11 @@ def read_batches(archive: Archive, days: Sequence[dt.date]) -> Batches:
     rows = archive.read("requests", columns=list(COLUMNS), days=days).drop_null()
     if not rows.num_rows:
         raise ConfigError(
-            "the log holds no batch whose size, edge and end are known", where=f"{archive.path}, table requests",
-            allowed=f"rows with {', '.join(COLUMNS)}", advice="name other days, or another problem",
-        )  # fmt: skip
+            "the log holds no batch whose size, edge and end are known",
+            where=f"{archive.path}, table requests",
+            allowed=f"rows with {', '.join(COLUMNS)}",
+            advice="name other days, or another problem",
+        )
     arrival_us, finish_us = (rows[name].to_numpy().astype("datetime64[us]") for name in COLUMNS[:2])
     arrival_s = arrival_us.astype(np.int64) / 1e6
     names = names_of(archive)

@@ -49,12 +49,17 @@ def certify(
     limits, num_days = config.thresholds, len(np.unique(batches.day))
     lines = [
         about_zero(
-            "answers", f"mean response on {name}, off by", "share",
-            _mean(batches.day, ratio - 1.0, batches.edge == edge), num_days, limits.run_bias_by_node,
-            config.intervals(), deciding=True,
+            "answers",
+            f"mean response on {name}, off by",
+            "share",
+            _mean(batches.day, ratio - 1.0, batches.edge == edge),
+            num_days,
+            limits.run_bias_by_node,
+            config.intervals(),
+            deciding=True,
         )
         for edge, name in enumerate(names)
-    ]  # fmt: skip
+    ]
     within = np.abs(np.log(ratio) + 0.5 * float(edges.spread) ** 2) < 1.645 * float(edges.spread)
     covered = _mean(batches.day, within - 0.9, np.ones(len(within), bool))
     lines.append(

@@ -37,9 +37,11 @@ def refuse_other_edges(archive: Archive, twin: Path) -> None:
     known = read_manifest(twin, "twin").extra["nodes"]
     if known != list(names_of(archive)):
         raise ConfigError(
-            "the archive has other edges than the twin", where=f"{archive.path}: {', '.join(names_of(archive))}",
-            allowed=", ".join(known), advice="fit a twin on this archive",
-        )  # fmt: skip
+            "the archive has other edges than the twin",
+            where=f"{archive.path}: {', '.join(names_of(archive))}",
+            allowed=", ".join(known),
+            advice="fit a twin on this archive",
+        )
     refuse_other_days(archive, twin)
 
 

@@ -147,9 +147,15 @@ def cmmac(example: Example, config: CMMACConfig | None = None, network: Actor | 
         error = temporal_difference(reward * unit, discount, value[:, :-1], value[:, 1:])
         weight = (active & settled).astype(jnp.float32)
         return _DispatchBatch(
-            observation, legal, action, inputs[..., :-1, :], value[:, :-1] + error, standardised(error, weight), weight,
+            observation,
+            legal,
+            action,
+            inputs[..., :-1, :],
+            value[:, :-1] + error,
+            standardised(error, weight),
+            weight,
             _steps_known(active, settled, config.single) * counts[None],
-        )  # fmt: skip
+        )
 
     def loss_of(params: CMMACParams, batch: _DispatchBatch) -> tuple[Array, tuple[Array, ...]]:
         logits = network.logits(params.actor, batch.observation, batch.legal)

@@ -52,8 +52,9 @@ class RegularisedImitationConfig:
         if self.weight < 0 or not 0 <= self.virtual_share < 1:
             raise ConfigError(
                 f"weight = {self.weight:g}, virtual_share = {self.virtual_share:g}",
-                where="RegularisedImitationConfig", allowed="weight of at least 0, virtual_share in [0, 1)",
-            )  # fmt: skip
+                where="RegularisedImitationConfig",
+                allowed="weight of at least 0, virtual_share in [0, 1)",
+            )
 
 
 class RegularisedImitationInfo(NamedTuple):

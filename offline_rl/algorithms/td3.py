@@ -112,9 +112,13 @@ def td3(example: Example, config: TD3Config | None = None) -> Algorithm:
     def init(key: Array) -> TD3State:
         params = networks.init(key)
         return TD3State(
-            params, params, optimizer.init(params.actor), optimizer.init(params.pair),
-            empty_buffer(example, config.capacity), jnp.int32(0),
-        )  # fmt: skip
+            params,
+            params,
+            optimizer.init(params.actor),
+            optimizer.init(params.pair),
+            empty_buffer(example, config.capacity),
+            jnp.int32(0),
+        )
 
     def policy_loss(params: PyTree, pair: PyTree, batch: Transitions) -> Array:
         action = networks.act(params, batch.observation, batch.legal)
@@ -143,9 +147,12 @@ def td3(example: Example, config: TD3Config | None = None) -> Algorithm:
         is_due = (state.updates + 1) % config.policy_every == 0
         params, target, actor_optimizer = jax.lax.cond(is_due, move, stay, None)
         following = state._replace(
-            params=params, target=target, actor_optimizer=actor_optimizer, pair_optimizer=pair_optimizer,
+            params=params,
+            target=target,
+            actor_optimizer=actor_optimizer,
+            pair_optimizer=pair_optimizer,
             updates=state.updates + 1,
-        )  # fmt: skip
+        )
         return following, (loss, value)
 
     def step(key: Array, state: TD3State, trajectory: Trajectory) -> tuple[TD3State, TD3Info]:

@@ -191,9 +191,11 @@ def read_params(folder: Path) -> Params:
         np.isfinite(one).all() for one in arrays.values()
     ):
         raise ProductError(
-            "the network is not the one that is known by this name, or its numbers are not finite", where=str(path),
-            allowed=f"{len(wanted)} arrays of '{PRICED}'", advice="train and export the scheduler again",
-        )  # fmt: skip
+            "the network is not the one that is known by this name, or its numbers are not finite",
+            where=str(path),
+            allowed=f"{len(wanted)} arrays of '{PRICED}'",
+            advice="train and export the scheduler again",
+        )
     return nested(arrays)
 
 
@@ -213,9 +215,10 @@ def prove(assigner: Assigner, folder: Path) -> None:
                 raise ValueError(f"round {row}: {error}") from error
     if trouble:
         raise ProductError(
-            "the exported scheduler does not answer as the original", where=f"{folder}: {trouble}",
+            "the exported scheduler does not answer as the original",
+            where=f"{folder}: {trouble}",
             advice="export the scheduler again",
-        )  # fmt: skip
+        )
 
 
 def golden_search() -> LocalSearchConfig:

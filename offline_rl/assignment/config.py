@@ -36,14 +36,16 @@ class LearningConfig:
         for name in ("batch", "num_samples", "imitation_instances"):
             if getattr(self, name) < 1 + (name == "num_samples"):
                 raise ConfigError(
-                    f"{name} = {getattr(self, name)}", where="training of a scheduler",
+                    f"{name} = {getattr(self, name)}",
+                    where="training of a scheduler",
                     allowed="1 or more; two samples at least",
-                )  # fmt: skip
+                )
         if min(self.num_updates, self.imitation_updates) < 0:
             raise ConfigError(
-                f"{self.num_updates} and {self.imitation_updates} updates", where="training of a scheduler",
+                f"{self.num_updates} and {self.imitation_updates} updates",
+                where="training of a scheduler",
                 allowed="0 or more",
-            )  # fmt: skip
+            )
 
 
 OURS_LEARNING = LearningConfig(
@@ -57,9 +59,14 @@ OURS_LEARNING = LearningConfig(
 """Of `train_priced`, where nothing else is asked for."""
 
 QUICK_LEARNING = LearningConfig(
-    num_updates=10, batch=8, num_samples=8, learning_rate=1e-3, imitation_updates=60, imitation_instances=20,
+    num_updates=10,
+    batch=8,
+    num_samples=8,
+    learning_rate=1e-3,
+    imitation_updates=60,
+    imitation_instances=20,
     solver_restarts=2,
-)  # fmt: skip
+)
 """Hardly any: to see that everything works."""
 
 
@@ -97,8 +104,9 @@ class AssignConfig:
         if self.num_held_out < 4 or not self.search_s > 0.0 or not 0.5 <= self.level < 1.0:
             raise ConfigError(
                 f"{self.num_held_out} rounds of {self.search_s} s to compare on, at the level {self.level}",
-                where="[assign]", allowed="4 or more, each of more than 0 s; a level from .5 to 1",
-            )  # fmt: skip
+                where="[assign]",
+                allowed="4 or more, each of more than 0 s; a level from .5 to 1",
+            )
         if self.max_requests < 1 or self.copies < 1:
             raise ConfigError(
                 f"{self.max_requests} requests, {self.copies} times", where="[assign]", allowed="1 or more"

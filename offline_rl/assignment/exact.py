@@ -104,9 +104,10 @@ def _solve(costs: Costs, pairs: _Pairs, best_s: float, time_s: float, *, integra
         from scipy.sparse import csr_array
     except ModuleNotFoundError as error:
         raise ConfigError(
-            "the exact solver needs SciPy, which is not installed", where="offline_rl.assignment.exact",
+            "the exact solver needs SciPy, which is not installed",
+            where="offline_rl.assignment.exact",
             advice=how_to_install("train"),
-        ) from error  # fmt: skip
+        ) from error
     num_requests, num_edges, num_pairs = len(costs.source), len(costs.local_s), len(pairs.edge)
     begin, result, last = num_pairs, num_pairs + num_edges, num_pairs + 2 * num_edges
     rows, columns, values, low, num_rows = [], [], [], [], 0
@@ -125,14 +126,19 @@ def _solve(costs: Costs, pairs: _Pairs, best_s: float, time_s: float, *, integra
     stay, ones = np.flatnonzero(pairs.stays), np.ones(num_edges)
     add(num_requests, np.ones(num_requests), (pairs.request, every, np.ones(num_pairs)))
     add(
-        num_edges, costs.local_s,
-        (every_edge, begin + every_edge, ones), (pairs.edge[stay], stay, -pairs.work_s[stay]),
-    )  # fmt: skip
+        num_edges,
+        costs.local_s,
+        (every_edge, begin + every_edge, ones),
+        (pairs.edge[stay], stay, -pairs.work_s[stay]),
+    )
     add(
-        num_edges, costs.transferred_s,
-        (every_edge, last + 0 * every_edge, ones), (every_edge, begin + every_edge, -ones),
-        (every_edge, result + every_edge, -ones), (pairs.edge[sent], sent, -pairs.work_s[sent]),
-    )  # fmt: skip
+        num_edges,
+        costs.transferred_s,
+        (every_edge, last + 0 * every_edge, ones),
+        (every_edge, begin + every_edge, -ones),
+        (every_edge, result + every_edge, -ones),
+        (pairs.edge[sent], sent, -pairs.work_s[sent]),
+    )
     ways = (
         (begin, sent[pairs.transfer_s[sent] > costs.arriving_s[pairs.edge[sent]]], pairs.transfer_s),
         (result, every[pairs.result_s > costs.returning_s[pairs.edge]], pairs.result_s),
@@ -151,6 +157,9 @@ def _solve(costs: Costs, pairs: _Pairs, best_s: float, time_s: float, *, integra
     upper = np.concatenate([np.ones(num_pairs), np.full(2 * num_edges, np.inf), [best_s]])
     options = {"time_limit": time_s, "mip_rel_gap": _RELATIVE_GAP}
     return milp(
-        cost, integrality=is_whole, bounds=Bounds(lower, upper), options=options,
+        cost,
+        integrality=is_whole,
+        bounds=Bounds(lower, upper),
+        options=options,
         constraints=LinearConstraint(matrix, np.concatenate(low), np.inf),
-    )  # fmt: skip
+    )

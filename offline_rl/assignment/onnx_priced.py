@@ -22,10 +22,14 @@ from offline_rl.runner.network import graph_session
 from twin.nested import by_path
 
 SHAPES: dict[str, list[str | int]] = {
-    "work": ["batch", "Z", "Q"], "transfer": ["batch", "Z", "Q"], "result": ["batch", "Z", "Q"],
-    "stays": ["batch", "Z", "Q"], "hosts": ["batch", "Z", "Q"], "edges": ["batch", "Q", EDGE_FEATURES],
+    "work": ["batch", "Z", "Q"],
+    "transfer": ["batch", "Z", "Q"],
+    "result": ["batch", "Z", "Q"],
+    "stays": ["batch", "Z", "Q"],
+    "hosts": ["batch", "Z", "Q"],
+    "edges": ["batch", "Q", EDGE_FEATURES],
     "requests": ["batch", "Z", REQUEST_FEATURES],
-}  # fmt: skip
+}
 _FLAGS = ("stays", "hosts")
 
 
@@ -68,9 +72,11 @@ def priced_from_graph(folder: Path) -> Callable[[Pairs], np.ndarray]:
     """
     if not (folder / GRAPH).is_file():
         raise ProductError(
-            "the scheduler has no ONNX copy", where=str(folder), allowed="the backend numpy",
+            "the scheduler has no ONNX copy",
+            where=str(folder),
+            allowed="the backend numpy",
             advice=f"export it again with onnx installed ({how_to_install('onnx')}); a search alone has no network",
-        )  # fmt: skip
+        )
     session = graph_session(folder, SHAPES)
 
     def network(pairs: Pairs) -> np.ndarray:

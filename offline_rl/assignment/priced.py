@@ -74,14 +74,23 @@ def pairs_of(costs: Costs) -> Pairs:
     speed = 1.0 / xp.maximum(mean_work, 1e-6)
     share = speed / speed.sum(axis=-1, keepdims=True) * num_edges
     edges = [
-        *held, xp.maximum(held[0], held[1]) + held[2] + held[3], xp.log(share + 1e-6),
-        transfer.mean(axis=-2), result.mean(axis=-2), stays.mean(axis=-2) * num_edges,
-    ]  # fmt: skip
+        *held,
+        xp.maximum(held[0], held[1]) + held[2] + held[3],
+        xp.log(share + 1e-6),
+        transfer.mean(axis=-2),
+        result.mean(axis=-2),
+        stays.mean(axis=-2) * num_edges,
+    ]
     relative = work / xp.maximum(mean_work[..., None, :], 1e-6)
     requests = [
-        relative.mean(axis=-1), work.mean(axis=-1) * num_requests / num_edges,
-        transfer.mean(axis=-1), transfer.max(axis=-1), result.mean(axis=-1), result.min(axis=-1), result.max(axis=-1),
-    ]  # fmt: skip
+        relative.mean(axis=-1),
+        work.mean(axis=-1) * num_requests / num_edges,
+        transfer.mean(axis=-1),
+        transfer.max(axis=-1),
+        result.mean(axis=-1),
+        result.min(axis=-1),
+        result.max(axis=-1),
+    ]
     of_edges, of_requests = (
         xp.stack(one, axis=-1).clip(-10.0, 10.0).astype(np.float32) for one in (edges, requests)
     )

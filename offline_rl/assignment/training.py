@@ -72,13 +72,17 @@ def build_policy(
     """
     rounds, seeds = rounds_of(edges, config), [1000 * seed + one for one in config.seeds]
     setting = AssignerSetting(
-        rounds.config.num_requests, rounds.num_edges,
+        rounds.config.num_requests,
+        rounds.num_edges,
         trained_on={
-            "size": edges.size, "num_rows": edges.num_rows, "notes": list(edges.notes),
-            "backlogs": list(rounds.config.backlogs), "ways": list(rounds.config.ways),
+            "size": edges.size,
+            "num_rows": edges.num_rows,
+            "notes": list(edges.notes),
+            "backlogs": list(rounds.config.backlogs),
+            "ways": list(rounds.config.ways),
         },
         edges=known_edges(edges),
-    )  # fmt: skip
+    )
     save_edges(out, edges)
     write_setting(out, setting)
     assigners: dict[str, Assigner] = {}
@@ -167,18 +171,26 @@ def export_policy(
     allowed = [SEARCHED, *(f"{NETWORK}-{one}" for one in trained["seeds"])]
     if name not in allowed:
         raise ConfigError(
-            f"there is no scheduler {name!r} to export", where=str(folder), allowed=", ".join(allowed),
+            f"there is no scheduler {name!r} to export",
+            where=str(folder),
+            allowed=", ".join(allowed),
             advice="without --policy and --seed the ladder's choice is exported",
-        )  # fmt: skip
+        )
     rounds = LogRounds(load_edges(folder), from_plain(LogRoundsConfig, trained["rounds"]))
     setting = read_setting(folder)
     is_network = name != SEARCHED
     seed = int(name.rsplit("-", 1)[1]) if is_network else int(trained["seed"])
     params = read_network(folder, seed) if is_network else {}
     export_assigner(
-        params, out, setting if is_network else replace(setting, network=SEARCH), rounds.draw, seed=seed,
-        made_from=made_from, extra=extra, replace=replace_bundle,
-    )  # fmt: skip
+        params,
+        out,
+        setting if is_network else replace(setting, network=SEARCH),
+        rounds.draw,
+        seed=seed,
+        made_from=made_from,
+        extra=extra,
+        replace=replace_bundle,
+    )
 
 
 def _file(seed: int) -> str:

@@ -59,6 +59,7 @@ class ScaleConfig:
         wrong = self.violation_weight < 0 or self.replicas_beyond < 1 or self.updates < 0
         if wrong or min(self.trial_episodes, self.trial_steps) < 1:
             raise ConfigError(
-                "a weight, factor, number of updates or trials that cannot be", where="[scale]",
+                "a weight, factor, number of updates or trials that cannot be",
+                where="[scale]",
                 allowed="violation_weight 0 or more, replicas_beyond 1 or more, updates 0 or more, trials 1 or more",
-            )  # fmt: skip
+            )

@@ -75,11 +75,16 @@ def export_scaling(
 def config_of(setting: ScalingSetting) -> tuple[AutoscalingConfig, GrantLimits]:
     """A setting as training has it."""
     config = AutoscalingConfig(
-        interval_s=setting.interval_s, delay_intervals=setting.delay_intervals,
-        cpu_step_cores=setting.cpu_step_cores, memory_step_gib=setting.memory_step_gib, dead_zone=setting.dead_zone,
-        reach=setting.reach, slo_s=setting.slo_s, slo_share=setting.slo_share,
+        interval_s=setting.interval_s,
+        delay_intervals=setting.delay_intervals,
+        cpu_step_cores=setting.cpu_step_cores,
+        memory_step_gib=setting.memory_step_gib,
+        dead_zone=setting.dead_zone,
+        reach=setting.reach,
+        slo_s=setting.slo_s,
+        slo_share=setting.slo_share,
         violation_cores=setting.violation_cores,
-    )  # fmt: skip
+    )
     return config, GrantLimits(
         *(jnp.asarray(setting.limit(name), jnp.float32) for name in GrantLimits._fields)
     )
@@ -138,10 +143,13 @@ def _drawn_state(
     every = (window, *shape)
     rate = setting.limit("most_rate_per_s")[None, :, None] * random.uniform(0.05, 1.0, every)
     measured = (
-        rate, grants[0] * random.uniform(0.05, 1.0, every), grants[1] * random.uniform(0.1, 1.0, every),
-        np.maximum(grants[2] - random.integers(0, 2, every), 0.5), setting.slo_s * random.gamma(1.0, 0.3, every),
+        rate,
+        grants[0] * random.uniform(0.05, 1.0, every),
+        grants[1] * random.uniform(0.1, 1.0, every),
+        np.maximum(grants[2] - random.integers(0, 2, every), 0.5),
+        setting.slo_s * random.gamma(1.0, 0.3, every),
         np.floor(random.gamma(0.3, 2.0, every)),
-    )  # fmt: skip
+    )
     whole = (window, NUM_GOLDEN)
     mean_s, users = setting.slo_s * random.gamma(2.0, 0.3, whole), random.uniform(1.0, 50.0, whole)
     answered = jnp.asarray(users * setting.interval_s, jnp.float32)
@@ -156,5 +164,5 @@ def _drawn_state(
         DeploymentMetrics(*(jnp.asarray(leaf, jnp.float32) for leaf in measured)),
         GatewayMetrics(gateway[0], gateway[1], gateway[2], latency),
         jnp.asarray(random.uniform(0.0, DAY_S, whole), jnp.float32),
-    )  # fmt: skip
+    )
     return ScalingState(Grants(*(jnp.asarray(leaf, jnp.float32) for leaf in grants)), events)

@@ -116,9 +116,10 @@ def train_students(key: Array, lessons: Lessons, config: StudentConfig | None = 
     config = config or StudentConfig()
     if num_parameters(config) > MOST_PARAMETERS:
         raise TrainingError(
-            f"a student of {num_parameters(config)} parameters", allowed=f"{MOST_PARAMETERS} at most",
+            f"a student of {num_parameters(config)} parameters",
+            allowed=f"{MOST_PARAMETERS} at most",
             advice="choose narrower hidden layers",
-        )  # fmt: skip
+        )
     network, num_deployments = _network(config), lessons.local.shape[1]
     key_init, key_updates = jax.random.split(key)
     first = jnp.zeros((len(LOCAL_FEATURES), 1))

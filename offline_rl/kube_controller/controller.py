@@ -74,9 +74,15 @@ class FrameController:
     """
 
     def __init__(
-        self, orchestrator: Orchestrator, cluster: ScalableCluster, config: ControllerConfig, leading: Leading,
-        recording: Recording, metrics: FrameMetrics, clock_s: Callable[[], float] = time.time,
-    ) -> None:  # fmt: skip
+        self,
+        orchestrator: Orchestrator,
+        cluster: ScalableCluster,
+        config: ControllerConfig,
+        leading: Leading,
+        recording: Recording,
+        metrics: FrameMetrics,
+        clock_s: Callable[[], float] = time.time,
+    ) -> None:
         self._orchestrator, self._cluster, self._config = orchestrator, cluster, config
         self._leading, self._recording, self.metrics, self._clock_s = leading, recording, metrics, clock_s
         self._waiting, self._has_said_lost = WaitingRemovals(), False
@@ -168,10 +174,11 @@ class FrameController:
 def _other_cluster(facts: OrchestratorFacts, hosted: list[Hosted]) -> ClusterError:
     found = first(dict.fromkeys(f"{one.service} on {one.node}" for one in hosted)) if hosted else "none"
     return ClusterError(
-        f"no deployment with the labels {SERVICE} and {NODE} is of the bundle's services and nodes", where=found,
+        f"no deployment with the labels {SERVICE} and {NODE} is of the bundle's services and nodes",
+        where=found,
         allowed=f"services {first(facts.services)}; nodes {first(facts.nodes)}",
         advice="label the deployments, or train and export for this cluster: the plan is bound to its names",
-    )  # fmt: skip
+    )
 
 
 def _say(sentence: str) -> None:

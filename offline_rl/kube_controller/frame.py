@@ -87,9 +87,13 @@ def view_of(
 
 
 def writes_of(
-    chosen: Chosen, facts: OrchestratorFacts, places: Mapping[Place, Hosted], loads: Loads, waiting: WaitingRemovals,
+    chosen: Chosen,
+    facts: OrchestratorFacts,
+    places: Mapping[Place, Hosted],
+    loads: Loads,
+    waiting: WaitingRemovals,
     max_changes: int,
-) -> tuple[list[Write], list[str]]:  # fmt: skip
+) -> tuple[list[Write], list[str]]:
     """The writes of a frame, and in words what was chosen and cannot be written.
 
     Removals enter `waiting`, and those of them that can be made leave it; a frame writes `max_changes` at most.

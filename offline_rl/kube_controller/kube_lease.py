@@ -36,9 +36,12 @@ class KubeLease:
         with self.kube.read_as("a lease"):
             spec, meta = found.get("spec") or {}, found["metadata"]
             return Leadership(
-                spec.get("holderIdentity") or "", spec.get("renewTime") or "",
-                float(spec.get("leaseDurationSeconds") or 0), meta.get("annotations") or {}, meta["resourceVersion"],
-            )  # fmt: skip
+                spec.get("holderIdentity") or "",
+                spec.get("renewTime") or "",
+                float(spec.get("leaseDurationSeconds") or 0),
+                meta.get("annotations") or {},
+                meta["resourceVersion"],
+            )
 
     def write_lease(self, lease: Leadership) -> None:
         """See `cluster.LeaseStore`."""
@@ -49,9 +52,10 @@ class KubeLease:
         }
         renewed = datetime.now(UTC).isoformat(timespec="microseconds").replace("+00:00", "Z")
         spec = {
-            "holderIdentity": lease.holder, "leaseDurationSeconds": max(1, round(lease.duration_s)),
+            "holderIdentity": lease.holder,
+            "leaseDurationSeconds": max(1, round(lease.duration_s)),
             "renewTime": renewed,
-        }  # fmt: skip
+        }
         body = {"apiVersion": "coordination.k8s.io/v1", "kind": "Lease", "metadata": meta, "spec": spec}
         try:
             with self._allowed():
@@ -78,7 +82,8 @@ class KubeLease:
             if error.status not in (401, 403):
                 raise
             raise KubeError(
-                f"the lease that keeps two autoscalers apart is denied: {error.what}", where=error.where,
+                f"the lease that keeps two autoscalers apart is denied: {error.what}",
+                where=error.where,
                 allowed="an account that may get, create and update leases (coordination.k8s.io/v1) before it writes",
                 advice="grant it, or recommend only, without --canary and --apply",
-            ) from error  # fmt: skip
+            ) from error

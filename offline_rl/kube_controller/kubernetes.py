@@ -61,9 +61,10 @@ class Access:
             wrong = f"--timeout {self.timeout_s:g}"
         if wrong:
             raise ConfigError(
-                wrong, where="the API server",
+                wrong,
+                where="the API server",
                 allowed="--server with --token-file and --ca-file, or --kubeconfig; a --timeout above 0 s",
-            )  # fmt: skip
+            )
 
 
 class KubernetesCluster:
@@ -100,11 +101,15 @@ class KubernetesCluster:
             )
         return [
             Hosted(
-                one.metadata.name, one.metadata.labels[SERVICE], one.metadata.labels[NODE], one.spec.replicas or 0,
-                (one.status.ready_replicas or 0) if one.status else 0, one.metadata.resource_version,
+                one.metadata.name,
+                one.metadata.labels[SERVICE],
+                one.metadata.labels[NODE],
+                one.spec.replicas or 0,
+                (one.status.ready_replicas or 0) if one.status else 0,
+                one.metadata.resource_version,
             )
             for one in found.items
-        ]  # fmt: skip
+        ]
 
     def nodes_up(self) -> Mapping[str, bool]:
         """See `cluster.ScalableCluster`."""
@@ -144,16 +149,21 @@ class KubernetesCluster:
         spec, meta = found.spec, found.metadata
         renewed = spec.renew_time.isoformat() if spec.renew_time else ""
         return Leadership(
-            spec.holder_identity or "", renewed, float(spec.lease_duration_seconds or 0), meta.annotations or {},
+            spec.holder_identity or "",
+            renewed,
+            float(spec.lease_duration_seconds or 0),
+            meta.annotations or {},
             meta.resource_version,
-        )  # fmt: skip
+        )
 
     def write_lease(self, lease: Leadership) -> None:
         """See `cluster.ScalableCluster`."""
         meta = self._client.V1ObjectMeta(
-            name=self.access.lease, namespace=self.access.namespace, annotations=dict(lease.annotations),
+            name=self.access.lease,
+            namespace=self.access.namespace,
+            annotations=dict(lease.annotations),
             resource_version=lease.version or None,
-        )  # fmt: skip
+        )
         spec = self._client.V1LeaseSpec(
             holder_identity=lease.holder,
             lease_duration_seconds=max(1, round(lease.duration_s)),
@@ -181,18 +191,21 @@ class KubernetesCluster:
             raise _error_of(error.status, str(error.reason or error.body or ""), where) from error
         except (HTTPError, OSError) as error:
             raise UnreachableError(
-                f"the API server did not answer: {type(error).__name__}", where=where,
-                allowed=f"an answer within {self.access.timeout_s:g} s", advice="it is asked again in the next frame",
-            ) from error  # fmt: skip
+                f"the API server did not answer: {type(error).__name__}",
+                where=where,
+                allowed=f"an answer within {self.access.timeout_s:g} s",
+                advice="it is asked again in the next frame",
+            ) from error
 
 
 def _error_of(status: int, reason: str, where: str) -> ClusterError:
     if status in (401, 403):
         return DeniedError(
-            f"the API server does not permit this: {status} {reason}", where=where,
+            f"the API server does not permit this: {status} {reason}",
+            where=where,
             allowed="get and list deployments and nodes, update deployments/scale, get, create and update leases",
             advice="give the controller's account a role with these rights",
-        )  # fmt: skip
+        )
     if status == 409:
         return ConflictError(
             f"somebody else changed it first: {reason}",
@@ -224,9 +237,10 @@ def _configuration(client: Any, access: Access) -> Any:
         except (config.ConfigException, YAMLError, TypeError, KeyError, AttributeError, ValueError) as error:
             said = str(error).splitlines()[0] if str(error) else type(error).__name__
             raise ConfigError(
-                f"nothing says where the API server is: {said}", where=str(access.kubeconfig or "no kubeconfig"),
+                f"nothing says where the API server is: {said}",
+                where=str(access.kubeconfig or "no kubeconfig"),
                 allowed="--server with --token-file and --ca-file, --kubeconfig, or an account within a pod",
-            ) from error  # fmt: skip
+            ) from error
     configuration.retries = False
     return configuration
 

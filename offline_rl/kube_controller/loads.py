@@ -91,15 +91,18 @@ def read_loads(source: str, facts: OrchestratorFacts, now_s: float) -> Loads:
         )
     except _UNREADABLE as error:
         raise LoadsError(
-            f"the loads cannot be read: {type(error).__name__}: {error}", where=source,
+            f"the loads cannot be read: {type(error).__name__}: {error}",
+            where=source,
             allowed='{"time_s": ..., "running": {service: {node: n}}, "waiting": ..., "queued": {service: {site: n}}}',
             advice="nothing is changed until they can be read",
-        ) from error  # fmt: skip
+        ) from error
     if not -facts.frame_s <= age_s <= 2.0 * facts.frame_s:
         raise LoadsError(
-            f"the loads are {age_s:.0f} s old", where=source, allowed=f"at most {2.0 * facts.frame_s:g} s",
+            f"the loads are {age_s:.0f} s old",
+            where=source,
+            allowed=f"at most {2.0 * facts.frame_s:g} s",
             advice="nothing is changed until there are newer ones",
-        )  # fmt: skip
+        )
     return loads
 
 

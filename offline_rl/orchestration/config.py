@@ -50,9 +50,11 @@ class TrainingBudget:
     def __post_init__(self) -> None:
         if self.delay_s is not None and not 0.0 <= self.delay_s < math.inf:
             raise ConfigError(
-                f"delay_s = {self.delay_s:g}", where="[orchestration]", allowed="0 seconds or more",
+                f"delay_s = {self.delay_s:g}",
+                where="[orchestration]",
+                allowed="0 seconds or more",
                 advice="leave it out where access points dispatch",
-            )  # fmt: skip
+            )
         if self.training not in TRAININGS:
             raise ConfigError(
                 f"training = {self.training!r}", where="[orchestration]", allowed=", ".join(TRAININGS)

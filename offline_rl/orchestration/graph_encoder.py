@@ -132,9 +132,10 @@ def _members(point_of_node: tuple[int, ...], num_points: int) -> np.ndarray:
     """
     if not point_of_node or not 0 <= min(point_of_node) <= max(point_of_node) < num_points:
         raise ConfigError(
-            f"nodes belong to access points {sorted(set(point_of_node))}", where="GraphEncoder",
+            f"nodes belong to access points {sorted(set(point_of_node))}",
+            where="GraphEncoder",
             allowed=f"at least one node, access points 0 to {num_points - 1}",
-        )  # fmt: skip
+        )
     here = np.asarray(point_of_node)[None] == np.arange(num_points)[:, None]
     return here.astype(np.float32)
 

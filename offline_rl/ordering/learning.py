@@ -231,8 +231,14 @@ def train_order(
         stage(done + int(fit.done), text=text)
 
     fit = fit_keeping_best(
-        programs.begin(key_begin, first), advance, config.num_updates, config.look_every,
-        curves=np.zeros(0, np.float32), kept=lambda state: state.params.actor, first_evaluation=lambda: evaluate(first),
-        last_of_equals=True, on_evaluation=show,
-    )  # fmt: skip
+        programs.begin(key_begin, first),
+        advance,
+        config.num_updates,
+        config.look_every,
+        curves=np.zeros(0, np.float32),
+        kept=lambda state: state.params.actor,
+        first_evaluation=lambda: evaluate(first),
+        last_of_equals=True,
+        on_evaluation=show,
+    )
     return TrainedOrder(jax.tree.map(np.asarray, fit.best), fit.losses, fit.curves)

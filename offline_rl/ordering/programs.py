@@ -87,10 +87,15 @@ class OrderTrainingConfig:
                 f"seeds = {list(self.seeds)}", where=TABLE, allowed="one or more different seeds"
             )
         refuse_below_one(
-            TABLE, num_updates=self.num_updates, look_every=self.look_every, num_streams=self.num_streams,
-            num_steps=self.num_steps, num_episodes=self.num_episodes, num_held_out=self.num_held_out,
+            TABLE,
+            num_updates=self.num_updates,
+            look_every=self.look_every,
+            num_streams=self.num_streams,
+            num_steps=self.num_steps,
+            num_episodes=self.num_episodes,
+            num_held_out=self.num_held_out,
             clone_updates=self.clone_updates,
-        )  # fmt: skip
+        )
         if not self.span_days > 0.0:
             raise ConfigError(f"span_days = {self.span_days:g}", where=TABLE, allowed="more than 0")
         if self.num_updates % self.look_every:

@@ -60,10 +60,15 @@ def fit_clone(
         return state, np.array([float(np.mean(info.loss))]), float(score(state.actor))
 
     fit = fit_keeping_best(
-        jax.jit(algorithm.init)(key_init), advance, num_evaluations * look_every, look_every,
-        curves=np.zeros(0), kept=lambda state: state.actor, patience=PATIENCE,
+        jax.jit(algorithm.init)(key_init),
+        advance,
+        num_evaluations * look_every,
+        look_every,
+        curves=np.zeros(0),
+        kept=lambda state: state.actor,
+        patience=PATIENCE,
         on_evaluation=lambda fit: stage(int(fit.done), text=f"held-out loss {fit.losses[-1]:.3f}"),
-    )  # fmt: skip
+    )
     return fit.best, np.stack([fit.curves, fit.losses], axis=1)
 
 

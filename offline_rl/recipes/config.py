@@ -88,10 +88,14 @@ class TrainingConfig:
                 f"seeds = {list(self.seeds)}", where="[train]", allowed="one or more different seeds"
             )
         refuse_below_one(
-            "[train]", num_streams=self.num_streams, clone_updates=self.clone_updates,
-            clone_streams=self.clone_streams, from_logs_updates=self.from_logs_updates,
-            updates_per_look=self.updates_per_look, episode_requests=self.episode_requests,
-        )  # fmt: skip
+            "[train]",
+            num_streams=self.num_streams,
+            clone_updates=self.clone_updates,
+            clone_streams=self.clone_streams,
+            from_logs_updates=self.from_logs_updates,
+            updates_per_look=self.updates_per_look,
+            episode_requests=self.episode_requests,
+        )
         refuse_below_zero("[train]", num_updates=self.num_updates, residual_updates=self.residual_updates)
         if not 0.0 < self.learning_rate < math.inf:
             raise ConfigError(
@@ -99,17 +103,19 @@ class TrainingConfig:
             )
         if not (0.0 < self.held_out < 1.0 and 0.0 <= self.gae_lambda <= 1.0):
             raise ConfigError(
-                f"held_out = {self.held_out:g}, gae_lambda = {self.gae_lambda:g}", where="[train]",
+                f"held_out = {self.held_out:g}, gae_lambda = {self.gae_lambda:g}",
+                where="[train]",
                 allowed="held_out between 0 and 1, gae_lambda from 0 to 1",
-            )  # fmt: skip
+            )
         if not all(
             0.0 <= weight < math.inf for weight in (self.entropy, self.kl_to_clone, self.disagreement)
         ):
             raise ConfigError(
                 f"entropy = {self.entropy:g}, kl_to_clone = {self.kl_to_clone:g}, "
                 f"disagreement = {self.disagreement:g}",
-                where="[train]", allowed="weights of 0 or more",
-            )  # fmt: skip
+                where="[train]",
+                allowed="weights of 0 or more",
+            )
         if self.most_response is not None and not 0.0 < self.most_response < math.inf:
             raise ConfigError(
                 f"most_response = {self.most_response:g}",
@@ -157,8 +163,9 @@ def even_streams(config: TrainingConfig, num_members: int, num_views: int = 1) -
         raise ConfigError(
             f"num_streams = {config.num_streams}, tuning_streams = {config.tuning_streams} cannot be dealt to the "
             f"{num_trained} members that are trained with",
-            where="[train]", allowed=f"num_streams of {each} or more, tuning_streams of {num_trained} or more, or 0",
-        )  # fmt: skip
+            where="[train]",
+            allowed=f"num_streams of {each} or more, tuning_streams of {num_trained} or more, or 0",
+        )
     return replace(config, num_streams=streams, tuning_streams=tuning)
 
 

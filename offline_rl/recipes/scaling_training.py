@@ -103,14 +103,17 @@ def setting_of(config: ScaleConfig, twin: ApplicationTwin, log: ScalingLog) -> S
     if config.slo_s is None and np.isnan(tails_s).all():
         raise ConfigError(
             "no objective is named, and the log has none of the gateway's 95 % quantiles that it would follow from",
-            where="[scale] slo_s", allowed="seconds within which 95 % of the requests shall be answered",
+            where="[scale] slo_s",
+            allowed="seconds within which 95 % of the requests shall be answered",
             advice="name slo_s in the configuration, or import response_p95_s of the gateway",
-        )  # fmt: skip
+        )
     slo_s = config.slo_s or float(np.nanquantile(tails_s, KEPT_SHARE))
     scaling = AutoscalingConfig(
-        interval_s=twin.interval_s, slo_s=slo_s, reach=(1.0, 1.0, 2.0),
+        interval_s=twin.interval_s,
+        slo_s=slo_s,
+        reach=(1.0, 1.0, 2.0),
         violation_cores=config.violation_weight * logged_cost(log),
-    )  # fmt: skip
+    )
     seen = twin.coverage
     ends = [end(log.memory_granted, axis=0) for end in (np.nanmin, np.nanmax)]
     if unknown := sorted(set(config.fixed) - set(log.deployments)):
@@ -160,11 +163,12 @@ def with_rule(setting: ScalingSetting, rule: PodAutoscalerConfig) -> ScalingSett
     size, target = float(rule.cpu_cores), float(rule.target)
     deployments = tuple(
         replace(
-            one, target=target,
+            one,
+            target=target,
             rule_cpu_cores=size and float(np.clip(size, one.min_cpu_cores, one.max_cpu_cores)),
         )
         for one in setting.deployments
-    )  # fmt: skip
+    )
     return replace(
         setting,
         deployments=deployments,
@@ -207,10 +211,14 @@ def build_policy(
     trial = try_in_twin(candidates, twin, log, setting, config, off_by=off_by, is_trusted=is_trusted)
     write_setting(out, scaling_setting(twin, setting, PodAutoscalerConfig(**chosen[trial.rule])))
     return {
-        "objective_s": setting.scaling.slo_s, "objective_is_given": config.slo_s is not None,
+        "objective_s": setting.scaling.slo_s,
+        "objective_is_given": config.slo_s is not None,
         "reachable_s": reachable_s(twin, log, setting, config),
-        "chosen": chosen, "seeds": list(seeds), "teacher_reward": config.teacher_reward, **trial.facts(),
-    }  # fmt: skip
+        "chosen": chosen,
+        "seeds": list(seeds),
+        "teacher_reward": config.teacher_reward,
+        **trial.facts(),
+    }
 
 
 def try_in_twin(
@@ -239,10 +247,13 @@ def try_in_twin(
     }
     rule = max(POD_RULES, key=lambda name: means[name]["reward"])
     taken = choose_autoscaler(
-        {name: one["reward"] for name, one in tried.items()}, rule,
+        {name: one["reward"] for name, one in tried.items()},
+        rule,
         [name for name in candidates if name not in RULES],
-        num_members=len(twin.laws.work_s), off_by=off_by, is_trusted=is_trusted,
-    )  # fmt: skip
+        num_members=len(twin.laws.work_s),
+        off_by=off_by,
+        is_trusted=is_trusted,
+    )
     told = {rule, taken.best} - {""}
     over_log = _over_log({name: candidates[name] for name in sorted(told)}, twin, log, setting)
     return ScalingTrial(means, rule, taken, off_by, over_log)
@@ -357,9 +368,11 @@ def _tried(
             )
         )(played.gateway)
         parts = {
-            "reward": worth, "cpu_cores": cores, "mean_response_s": played.gateway.response_s,
+            "reward": worth,
+            "cpu_cores": cores,
+            "mean_response_s": played.gateway.response_s,
             "objective_kept": kept.astype(jnp.float32),
-        }  # fmt: skip
+        }
         return {name: jnp.mean(leaf, axis=0) for name, leaf in parts.items()}
 
     found = _in_trial(autoscaler, twin, log, setting, config, rates, starts, figures)

@@ -141,11 +141,17 @@ def deterministic(example: Example, _rule: PyTree) -> DispatchLearner:
 def dispatchers() -> dict[str, MakeDispatch]:
     """Who learns to dispatch, by name."""
     return {
-        RESIDUAL: residual, RESIDUAL_CENTRAL: in_one_place(residual), ANY_SIZE: residual_any_size,
-        "mappo": mappo, "mappo_by_node": by_node(mappo), "cmmac": coordinated,
-        "cmmac_by_node": by_node(coordinated), "cmmac_central": in_one_place(coordinated),
-        "ac": actor_critic, "ddpg": deterministic,
-    }  # fmt: skip
+        RESIDUAL: residual,
+        RESIDUAL_CENTRAL: in_one_place(residual),
+        ANY_SIZE: residual_any_size,
+        "mappo": mappo,
+        "mappo_by_node": by_node(mappo),
+        "cmmac": coordinated,
+        "cmmac_by_node": by_node(coordinated),
+        "cmmac_central": in_one_place(coordinated),
+        "ac": actor_critic,
+        "ddpg": deterministic,
+    }
 
 
 def trained_together() -> dict[str, tuple[tuple[str, str], str]]:

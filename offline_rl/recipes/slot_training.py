@@ -215,9 +215,12 @@ def train_both(
             joint_environment(edge, chance, frames, slots, shown), num_slots, (budget.num_streams,)
         )
         state, info = train_kept(
-            jax.random.key(seed), algorithm, experience, budget.num_joint_updates(edge.config.slots_per_frame),
+            jax.random.key(seed),
+            algorithm,
+            experience,
+            budget.num_joint_updates(edge.config.slots_per_frame),
             _file(keep, f"{dispatcher}-{orchestrator}-{budget.training}", seed),
-        )  # fmt: skip
+        )
     one, other = state.groups[DISPATCH], state.groups[ORCHESTRATE]
     return (
         TrainedDispatch(dispatch.network, one.params.actor, info[DISPATCH], dispatch.margin, delay_s),

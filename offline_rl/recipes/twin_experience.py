@@ -35,9 +35,14 @@ def rollouts_in(twin: PlacementTwin, model: AnswerModel, config: TrainingConfig)
     def act(windows: Windows, model: AnswerModel, key: Array, policy: Policy) -> Trajectory:
         key_run, key_disagreement = jax.random.split(key)
         episodes = twin.played(
-            key_run, policy, config.num_streams, windows=windows, model=model,
-            randomisation=config.randomisation, over_devices=True,
-        )  # fmt: skip
+            key_run,
+            policy,
+            config.num_streams,
+            windows=windows,
+            model=model,
+            randomisation=config.randomisation,
+            over_devices=True,
+        )
         if config.disagreement == 0.0:
             return episodes
         uncertainty = disagreement(key_disagreement, twin.encoding, twin.config, model, episodes)

@@ -24,9 +24,15 @@ NUMERIC_REQUEST_FEATURES = (
 )  # fmt: skip
 
 LOAD = (
-    *(f"used_{name}" for name in RESOURCES), "waiting_cores", "num_running", "num_waiting", "core_seconds_left",
-    "oldest_wait_s", "recent_wait_s", "recent_starts",
-)  # fmt: skip
+    *(f"used_{name}" for name in RESOURCES),
+    "waiting_cores",
+    "num_running",
+    "num_waiting",
+    "core_seconds_left",
+    "oldest_wait_s",
+    "recent_wait_s",
+    "recent_starts",
+)
 """Rows of a load [rows, nodes]: what is in flight on every node."""
 RECENT_WAIT, RECENT_STARTS = LOAD.index("recent_wait_s"), LOAD.index("recent_starts")
 
@@ -288,8 +294,11 @@ def observe_request(
         math.log1p(request.deadline_s / time_unit_s) if finite else 0.0,
         float(finite),
         math.log1p(request.input_mib),
-        math.sin(day), math.cos(day), math.sin(week) * knows_week, math.cos(week) * knows_week,
-    )  # fmt: skip
+        math.sin(day),
+        math.cos(day),
+        math.sin(week) * knows_week,
+        math.cos(week) * knows_week,
+    )
     for label in request.labels:
         seen[label] = 1.0
     return seen

@@ -49,9 +49,10 @@ def refuse_other_problem(contract: PolicyContract, wanted: str) -> None:
     """Makes sure that a bundle is of a problem; ProductError."""
     if contract.problem != wanted:
         raise ProductError(
-            f"the bundle is of the problem '{contract.problem}', not '{wanted}'", allowed=f"a bundle of '{wanted}'",
+            f"the bundle is of the problem '{contract.problem}', not '{wanted}'",
+            allowed=f"a bundle of '{wanted}'",
             advice="decide from arrays: offline_rl.load_network; or see which loader its problem has in offline_rl",
-        )  # fmt: skip
+        )
 
 
 def some_clock_s(rng: np.random.Generator) -> float:

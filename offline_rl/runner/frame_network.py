@@ -148,13 +148,16 @@ def _described(frame: Frame, requested: np.ndarray, node: int) -> np.ndarray:
 def _refuse(frame: Frame, num_changes: int, num_nodes: int) -> None:
     if frame.up.shape != (num_nodes,) or frame.up.sum() < num_changes:
         raise PolicyInputError(
-            f"{int(frame.up.sum())} of {len(frame.up)} nodes can be chosen", where="NumpyOrchestrator.decide",
+            f"{int(frame.up.sum())} of {len(frame.up)} nodes can be chosen",
+            where="NumpyOrchestrator.decide",
             allowed=f"{num_nodes} nodes, at least {num_changes} of them up",
             advice="leave the deployment as it is until nodes are back",
-        )  # fmt: skip
+        )
     for name, values in zip(Frame._fields[:4], frame[:4], strict=True):
         if not np.isfinite(values).all():
             raise PolicyInputError(
-                f"{name} has numbers that are not finite", where="NumpyOrchestrator.decide",
-                allowed="finite features", advice="leave the deployment as it is until measurements are back",
-            )  # fmt: skip
+                f"{name} has numbers that are not finite",
+                where="NumpyOrchestrator.decide",
+                allowed="finite features",
+                advice="leave the deployment as it is until measurements are back",
+            )

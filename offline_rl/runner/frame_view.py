@@ -69,21 +69,35 @@ def frame_of(tables: OrchestrationTables, view: FrameView, advice: Chosen) -> Fr
     cores, free_gib = tables.cores, tables.memory_gib - view.used_gib(tables)
     running, waiting = view.running.sum(axis=0), view.waiting.sum(axis=0)
     node = [
-        view.up, free_gib / np.maximum(tables.memory_gib, 1e-9), np.log1p(view.replicas.sum(axis=0)),
-        running / cores, np.log1p(waiting / cores), tables.is_cloud, np.log1p(cores), np.log1p(tables.memory_gib),
-    ]  # fmt: skip
+        view.up,
+        free_gib / np.maximum(tables.memory_gib, 1e-9),
+        np.log1p(view.replicas.sum(axis=0)),
+        running / cores,
+        np.log1p(waiting / cores),
+        tables.is_cloud,
+        np.log1p(cores),
+        np.log1p(tables.memory_gib),
+    ]
     has_seat = tables.seat_of_site >= 0
     at_site = view.queued[:, np.maximum(tables.seat_of_site, 0)] * has_seat
     service = [
-        np.log1p(np.maximum(view.specified(), 0.0)), np.log1p(view.running.sum(axis=1)),
-        np.log1p(view.waiting.sum(axis=1)), np.log1p(view.queued.sum(axis=1)), np.log1p(tables.replica_gib),
+        np.log1p(np.maximum(view.specified(), 0.0)),
+        np.log1p(view.running.sum(axis=1)),
+        np.log1p(view.waiting.sum(axis=1)),
+        np.log1p(view.queued.sum(axis=1)),
+        np.log1p(tables.replica_gib),
         np.log1p(tables.work_s),
-    ]  # fmt: skip
+    ]
     share = tables.replica_gib[:, None] / np.maximum(tables.memory_gib, 1e-9)
     pair = [
-        np.log1p(view.replicas), np.log1p(view.running), np.log1p(view.waiting),
-        np.log1p(at_site)[:, tables.site_of_node], share, np.log1p(tables.pull_s), _signs(advice, view.replicas.shape),
-    ]  # fmt: skip
+        np.log1p(view.replicas),
+        np.log1p(view.running),
+        np.log1p(view.waiting),
+        np.log1p(at_site)[:, tables.site_of_node],
+        share,
+        np.log1p(tables.pull_s),
+        _signs(advice, view.replicas.shape),
+    ]
     adds = tables.hosts & (tables.replica_gib[:, None] <= free_gib + 1e-4) & view.up
     able = np.stack([adds, view.removable() > 0.0])
     point = [np.log1p(at_site.sum(axis=0)), has_seat]

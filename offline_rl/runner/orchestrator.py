@@ -92,9 +92,14 @@ class Orchestrator:
         facts = self.facts
         advice = planned_changes(self.tables, view, facts.num_changes)
         network = NumpyOrchestrator(
-            self.arrays, self.tables.site_of_node, len(self.tables.seat_of_site), facts.num_changes, facts.num_hops,
-            facts.mean, rule=partial(advice_scores, facts.sharpness),
-        )  # fmt: skip
+            self.arrays,
+            self.tables.site_of_node,
+            len(self.tables.seat_of_site),
+            facts.num_changes,
+            facts.num_hops,
+            facts.mean,
+            rule=partial(advice_scores, facts.sharpness),
+        )
         return network.decide(frame_of(self.tables, view, advice))
 
 
@@ -119,9 +124,11 @@ def load_orchestrator(
     dispatcher = load_network(folder, expect=expect, trust=trust)
     if dispatcher.contract.problem != PROBLEM:
         raise ProductError(
-            f"the bundle is of the problem '{dispatcher.contract.problem}', and has no orchestrator", where=str(folder),
-            allowed=f"a bundle of '{PROBLEM}'", advice="train and export in a twin of a log by slots",
-        )  # fmt: skip
+            f"the bundle is of the problem '{dispatcher.contract.problem}', and has no orchestrator",
+            where=str(folder),
+            allowed=f"a bundle of '{PROBLEM}'",
+            advice="train and export in a twin of a log by slots",
+        )
     with refusing("the bundle's orchestrator cannot be read", folder):
         orchestrator = _read(folder, dispatcher.content_hash)
         golden = read_arrays(folder / FRAMES, orchestrator.facts.most_bytes_of_frames)
@@ -136,9 +143,10 @@ def replay_frames(orchestrator: Orchestrator, golden: Mapping[str, np.ndarray], 
         chosen = orchestrator.decide(view)
         if not all(np.array_equal(getattr(chosen, name), golden[name][row]) for name in Chosen._fields):
             raise ProductError(
-                "the exported orchestrator does not decide as the original", where=f"{where}, golden frame {row}",
+                "the exported orchestrator does not decide as the original",
+                where=f"{where}, golden frame {row}",
                 advice="export the policy again",
-            )  # fmt: skip
+            )
 
 
 def _read(folder: Path, content_hash: str) -> Orchestrator:

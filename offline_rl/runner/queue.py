@@ -259,7 +259,10 @@ def _of_jobs(
         "slowdown": _slowdown(wait_s, requested_s, floor_s),
         "predicted_slowdown": _slowdown(wait_s, requested_s * ratio, floor_s),
         "fits": fits,
-        **{f"fits_after_{horizon:g}": parts <= later for horizon, later in zip(HORIZONS, free_after, strict=True)},
+        **{
+            f"fits_after_{horizon:g}": parts <= later
+            for horizon, later in zip(HORIZONS, free_after, strict=True)
+        },
         "could_backfill": fits & in_time,
         "known_user": 1.0 - 1.0 / (1.0 + count),
         "user_ratio": ratio,
@@ -268,7 +271,7 @@ def _of_jobs(
         "place": place / setting["num_visible"],
         "waited": wait_s / DAY_S,
         **_of_rule(visible, users, clock_s, setting),
-    }  # fmt: skip
+    }
 
 
 def _of_rule(
@@ -294,7 +297,10 @@ def _of_pool(
     )
     return {
         "free": free / size,
-        **{f"free_after_{horizon:g}": later / size for horizon, later in zip(HORIZONS, free_after, strict=True)},
+        **{
+            f"free_after_{horizon:g}": later / size
+            for horizon, later in zip(HORIZONS, free_after, strict=True)
+        },
         "num_waiting": log1p(len(waiting)) / 4.0,
         "unseen": max(len(waiting) - setting["num_visible"], 0) / setting["queue_size"],
         "num_running": log1p(len(running)) / 4.0,
@@ -306,7 +312,7 @@ def _of_pool(
         "day_cosine": np.cos(day),
         "week_sine": np.sin(week),
         "week_cosine": np.cos(week),
-    }  # fmt: skip
+    }
 
 
 def _free_capacity(

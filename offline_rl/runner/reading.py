@@ -214,8 +214,14 @@ def _sums(node: Node, clock_s: float, expected: Callable[[Held], float]) -> tupl
         cores if node.used_cpu_cores is None else node.used_cpu_cores,
         memory if node.used_memory_gib is None else node.used_memory_gib,
         gpus if node.used_gpus is None else node.used_gpus,
-        waiting_cores, running, waiting, left, clock_s - oldest_s, node.recent_wait_s, node.recent_starts,
-    )  # fmt: skip
+        waiting_cores,
+        running,
+        waiting,
+        left,
+        clock_s - oldest_s,
+        node.recent_wait_s,
+        node.recent_starts,
+    )
 
 
 def as_held(request: Request, arrival_s: float, expected_run_s: float) -> Held:

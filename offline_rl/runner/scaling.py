@@ -239,24 +239,28 @@ def local_features(setting: ScalingSetting, granted: Granted, now: Reading, befo
     use = cpu_use(granted, now)
     ones = np.ones_like(use)
     requests = now.gateway_rate_per_s * setting.interval_s
-    return np.stack([
-        use,
-        use - cpu_use(granted, before),
-        now.memory_gib_used / np.maximum(granted.memory_gib, 1e-6),
-        *(
-            (value - setting.limit(f"min_{name}"))
-            / np.maximum(setting.limit(f"max_{name}") - setting.limit(f"min_{name}"), 1e-6)
-            for name, value in (
-                ("replicas", granted.replicas), ("cpu_cores", granted.cpu_cores), ("memory_gib", granted.memory_gib),
-            )
-        ),
-        _log_ratio(now.rate_per_s, before.rate_per_s),
-        (granted.replicas - now.ready) / np.maximum(granted.replicas, 1.0),
-        _log_ratio(now.response_s, setting.slo_s),
-        np.clip(now.num_failures / np.maximum(now.rate_per_s * setting.interval_s, 1.0), 0.0, 1.0),
-        ones * _log_ratio(now.gateway_quantile_s, setting.slo_s),
-        ones * np.clip(now.gateway_failures / np.maximum(requests, 1.0), 0.0, 1.0),
-    ])  # fmt: skip
+    return np.stack(
+        [
+            use,
+            use - cpu_use(granted, before),
+            now.memory_gib_used / np.maximum(granted.memory_gib, 1e-6),
+            *(
+                (value - setting.limit(f"min_{name}"))
+                / np.maximum(setting.limit(f"max_{name}") - setting.limit(f"min_{name}"), 1e-6)
+                for name, value in (
+                    ("replicas", granted.replicas),
+                    ("cpu_cores", granted.cpu_cores),
+                    ("memory_gib", granted.memory_gib),
+                )
+            ),
+            _log_ratio(now.rate_per_s, before.rate_per_s),
+            (granted.replicas - now.ready) / np.maximum(granted.replicas, 1.0),
+            _log_ratio(now.response_s, setting.slo_s),
+            np.clip(now.num_failures / np.maximum(now.rate_per_s * setting.interval_s, 1.0), 0.0, 1.0),
+            ones * _log_ratio(now.gateway_quantile_s, setting.slo_s),
+            ones * np.clip(now.gateway_failures / np.maximum(requests, 1.0), 0.0, 1.0),
+        ]
+    )
 
 
 def rescaled(setting: ScalingSetting, granted: Granted, places: np.ndarray) -> Granted:
@@ -272,10 +276,12 @@ def rescaled(setting: ScalingSetting, granted: Granted, places: np.ndarray) -> G
 def bounded(setting: ScalingSetting, wanted: Granted) -> Granted:
     """Grants within the limits."""
     names = ("cpu_cores", "memory_gib", "replicas")
-    return Granted(*(
-        np.clip(value, setting.limit(f"min_{name}"), setting.limit(f"max_{name}"))
-        for name, value in zip(names, wanted, strict=True)
-    ))  # fmt: skip
+    return Granted(
+        *(
+            np.clip(value, setting.limit(f"min_{name}"), setting.limit(f"max_{name}"))
+            for name, value in zip(names, wanted, strict=True)
+        )
+    )
 
 
 def write_setting(folder: Path, setting: ScalingSetting) -> None:
@@ -343,9 +349,11 @@ def prove(policy: ScalingPolicy, folder: Path) -> None:
     away = float(np.max(gaps))  # NaN where one is, which `max` may pass over
     if not away <= TOLERANCE:
         raise ProductError(
-            "the exported autoscaler does not decide as the original", where=f"{folder}: a place differs by {away:.2g}",
-            allowed=f"{TOLERANCE:g} at most", advice="export the policy again",
-        )  # fmt: skip
+            "the exported autoscaler does not decide as the original",
+            where=f"{folder}: a place differs by {away:.2g}",
+            allowed=f"{TOLERANCE:g} at most",
+            advice="export the policy again",
+        )
 
 
 def _shared(local: np.ndarray, now: Reading, before: Reading) -> np.ndarray:
@@ -354,10 +362,16 @@ def _shared(local: np.ndarray, now: Reading, before: Reading) -> np.ndarray:
     time_s = now.rate_per_s * now.response_s
     angle = 2.0 * np.pi * now.time_s / DAY_S
     trend = _log_ratio(now.gateway_rate_per_s, before.gateway_rate_per_s)
-    return np.stack([
-        ones * use.mean(), ones * use.max(), time_s / max(time_s.sum(), 1e-9),
-        ones * trend, ones * np.sin(angle), ones * np.cos(angle),
-    ])  # fmt: skip
+    return np.stack(
+        [
+            ones * use.mean(),
+            ones * use.max(),
+            time_s / max(time_s.sum(), 1e-9),
+            ones * trend,
+            ones * np.sin(angle),
+            ones * np.cos(angle),
+        ]
+    )
 
 
 def _log_ratio(value: np.ndarray | float, other: np.ndarray | float) -> np.ndarray:

@@ -319,9 +319,12 @@ def _bounded(dynamics: KnownRunDynamics | None) -> bool:
     if dynamics is None:
         return True
     amounts = (
-        dynamics.scatter, dynamics.node_memory_s, dynamics.node_variance, dynamics.drift_per_day,
+        dynamics.scatter,
+        dynamics.node_memory_s,
+        dynamics.node_variance,
+        dynamics.drift_per_day,
         dynamics.aged_per_day,
-    )  # fmt: skip
+    )
     return (
         math.isfinite(sum(amounts) + dynamics.offset) and min(amounts[:2]) > 0.0 and min(amounts[2:]) >= 0.0
     )

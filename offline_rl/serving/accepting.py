@@ -31,9 +31,12 @@ class Acceptor:
     """
 
     def __init__(
-        self, listener: socket.socket, connections: Connections, make: Callable[[], GuardedProtocol],
+        self,
+        listener: socket.socket,
+        connections: Connections,
+        make: Callable[[], GuardedProtocol],
         tls: ssl.SSLContext | None,
-    ) -> None:  # fmt: skip
+    ) -> None:
         self._listener, self._connections, self._make, self._tls = listener, connections, make, tls
         self._loop = asyncio.get_running_loop()
         self._greetings: set[asyncio.Task] = set()
@@ -76,9 +79,12 @@ class Acceptor:
         try:
             with suppress(OSError):  # no TLS, or the caller has gone
                 await self._loop.connect_accepted_socket(
-                    lambda: protocol, caller, ssl=self._tls,
-                    ssl_handshake_timeout=patience_s, ssl_shutdown_timeout=patience_s,
-                )  # fmt: skip
+                    lambda: protocol,
+                    caller,
+                    ssl=self._tls,
+                    ssl_handshake_timeout=patience_s,
+                    ssl_shutdown_timeout=patience_s,
+                )
         finally:
             if protocol.transport is None:  # else it learns by itself that the connection is lost
                 self._connections.leave(protocol)

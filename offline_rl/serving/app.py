@@ -78,9 +78,12 @@ class App:
     """
 
     def __init__(
-        self, service: Service, token: str | None = None,
-        on_start: Callable[[], None] | None = None, on_stop: Callable[[], None] | None = None,
-    ) -> None:  # fmt: skip
+        self,
+        service: Service,
+        token: str | None = None,
+        on_start: Callable[[], None] | None = None,
+        on_stop: Callable[[], None] | None = None,
+    ) -> None:
         self.service, self.token, self.ready = service, token, False
         self._on_start, self._on_stop = on_start, on_stop
         self.bodies = Bodies()

@@ -63,9 +63,11 @@ def assign(content: Any, assigner: Assigner | None = None) -> dict[str, Any]:
     )
     if len(edges) * len(requests) > MAX_PAIRS:
         raise QueryError(
-            "too many requests and edges at once", where=f"{len(requests)} x {len(edges)}",
-            allowed=f"{MAX_PAIRS} pairs", advice="ask for parts of the requests, one after the other",
-        )  # fmt: skip
+            "too many requests and edges at once",
+            where=f"{len(requests)} x {len(edges)}",
+            allowed=f"{MAX_PAIRS} pairs",
+            advice="ask for parts of the requests, one after the other",
+        )
     if not isinstance(asked.get("bound", False), bool):
         raise QueryError("true or false is needed here", where="bound")
     limit_ms = _number(asked, "deadline_ms", "the content", USUAL_DEADLINE_MS, upper=MAX_DEADLINE_MS)
@@ -134,9 +136,10 @@ def _round(
         replicas[index] = _number(one, "replicas", f"edges[{index}]", usual, lower=1.0)
         if not replicas[index].is_integer():
             raise QueryError(
-                "an edge has whole replicas", where=f"edges[{index}].replicas: {replicas[index]:g}",
+                "an edge has whole replicas",
+                where=f"edges[{index}].replicas: {replicas[index]:g}",
                 allowed="1, 2, 3, ...",
-            )  # fmt: skip
+            )
     backlogs = [
         np.array([_number(one, key, f"edges[{index}]", 0.0) for index, one in enumerate(edges)])
         for key in BACKLOGS
@@ -161,8 +164,11 @@ def _round(
 def _coefficients(value: Any, where: str) -> list[float]:
     listed = list_of(value, where)
     if not 1 <= len(listed) <= 3:
-        raise QueryError("an edge has no function of computing time", where=where,
-                       allowed="a list of 1 to 3 numbers: seconds, seconds per MiB, per MiB squared")  # fmt: skip
+        raise QueryError(
+            "an edge has no function of computing time",
+            where=where,
+            allowed="a list of 1 to 3 numbers: seconds, seconds per MiB, per MiB squared",
+        )
     found = [_number({"": one}, "", f"{where}[{index}]", None) for index, one in enumerate(listed)]
     return found + [0.0] * (3 - len(found))
 
@@ -178,9 +184,11 @@ def _matrix(value: Any, size: int, where: str) -> np.ndarray:
             allowed=f"{size} lists of {size} numbers, in their order",
         )
     return np.array(
-        [[_number({"": one}, "", f"{where}[{row}][{column}]", None) for column, one in enumerate(listed)]
-         for row, listed in enumerate(rows)]
-    )  # fmt: skip
+        [
+            [_number({"": one}, "", f"{where}[{row}][{column}]", None) for column, one in enumerate(listed)]
+            for row, listed in enumerate(rows)
+        ]
+    )
 
 
 def _edge(name: Any, place: Mapping[str, int], where: str) -> int:

@@ -337,10 +337,14 @@ class LiveCluster:
         request, decided_s = placement.query.request, placement.decided_s
         assumed_s = None if self.hears_events else decided_s
         return Held(
-            arrival_s=decided_s, start_s=assumed_s if start_s is None else start_s,
-            expected_run_s=self.expected_run_s(placement.query), service=request.service,
-            cpu_cores=request.cpu_cores, memory_gib=request.memory_gib, gpus=request.gpus,
-        )  # fmt: skip
+            arrival_s=decided_s,
+            start_s=assumed_s if start_s is None else start_s,
+            expected_run_s=self.expected_run_s(placement.query),
+            service=request.service,
+            cpu_cores=request.cpu_cores,
+            memory_gib=request.memory_gib,
+            gpus=request.gpus,
+        )
 
     def _enter(self, books: LedgerBooks, placement: PlacedRequest, start_s: float | None) -> None:
         held = self._held(placement, start_s)

@@ -39,17 +39,20 @@ class ServiceConfig:
         if self.shadow and 0.0 < self.canary < 1.0:
             raise ServingError(
                 "a shadow answers no request by the policy, a canary answers a share of them",
-                where=f"--shadow, --canary {self.canary:g}", allowed="one of the two", advice="leave out the other",
-            )  # fmt: skip
+                where=f"--shadow, --canary {self.canary:g}",
+                allowed="one of the two",
+                advice="leave out the other",
+            )
         if self.fallback not in get_args(Heuristic):
             raise ServingError(
                 f"the heuristic {self.fallback!r}", where="--fallback", allowed=", ".join(get_args(Heuristic))
             )
         if not 0.0 < self.deadline_s <= MAX_DEADLINE_S:
             raise ServingError(
-                f"a deadline of {self.deadline_s:g} s", where="--deadline-ms",
+                f"a deadline of {self.deadline_s:g} s",
+                where="--deadline-ms",
                 allowed=f"more than 0, at most {MAX_DEADLINE_S:g} s",
-            )  # fmt: skip
+            )
 
     @property
     def share(self) -> float:

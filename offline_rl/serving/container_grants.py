@@ -87,7 +87,9 @@ def _amount(deployment: str, resource: str, resources: Mapping[str, Any]) -> flo
         ) from error
     if len(found) == 2 and found[0] < found[1]:
         raise ConfigError(
-            "a limit lies below its request", where=f"deployment {deployment}, {resource}: {limit} below {request}",
-            allowed="limits of at least the requests", advice="mend the deployment",
-        )  # fmt: skip
+            "a limit lies below its request",
+            where=f"deployment {deployment}, {resource}: {limit} below {request}",
+            allowed="limits of at least the requests",
+            advice="mend the deployment",
+        )
     return found[0] if found else None

@@ -68,8 +68,13 @@ class WantedReplicas:
             lines = [f'{METRIC}{{{LABEL}="{name}"}} {number}\n' for name, number in sorted(wanted.items())]
             return 200, "text/plain; version=0.0.4", (head + "".join(lines)).encode()
         if path == f"/apis/{GROUP}":
-            resource = {"name": METRIC, "singularName": "", "namespaced": True, "kind": "ExternalMetricValueList",
-                        "verbs": ["get"]}  # fmt: skip
+            resource = {
+                "name": METRIC,
+                "singularName": "",
+                "namespaced": True,
+                "kind": "ExternalMetricValueList",
+                "verbs": ["get"],
+            }
             listed = {
                 "kind": "APIResourceList",
                 "apiVersion": "v1",
@@ -110,9 +115,11 @@ def offering(
         server = ThreadingHTTPServer((host.strip("[]"), int(port)), _handler_of(wanted))
     except (OSError, OverflowError) as error:
         raise ConfigError(
-            f"the wanted replicas cannot be offered there ({error})", where=f"--external {address}",
-            allowed=allowed, advice="name a port that is free",
-        ) from error  # fmt: skip
+            f"the wanted replicas cannot be offered there ({error})",
+            where=f"--external {address}",
+            allowed=allowed,
+            advice="name a port that is free",
+        ) from error
     server.daemon_threads = True
     with server:
         if cert is not None:
@@ -121,9 +128,11 @@ def offering(
                 context.load_cert_chain(cert, key)
             except (OSError, ValueError) as error:
                 raise ConfigError(
-                    f"certificate or key cannot be read ({error})", where=f"--external-cert {cert}",
-                    allowed="PEM files", advice="name both, the key as --external-key",
-                ) from error  # fmt: skip
+                    f"certificate or key cannot be read ({error})",
+                    where=f"--external-cert {cert}",
+                    allowed="PEM files",
+                    advice="name both, the key as --external-key",
+                ) from error
             server.socket = context.wrap_socket(
                 server.socket, server_side=True, do_handshake_on_connect=False
             )

@@ -44,9 +44,11 @@ class KeptInventory:
             written_s = self._path.stat().st_mtime
         except (SchedtwinError, OSError) as error:
             raise ServingError(
-                "the kept inventory cannot be read", where=f"{self._path}: {error}",
-                allowed="what POST /nodes takes", advice="remove the file, and post the inventory again",
-            ) from error  # fmt: skip
+                "the kept inventory cannot be read",
+                where=f"{self._path}: {error}",
+                allowed="what POST /nodes takes",
+                advice="remove the file, and post the inventory again",
+            ) from error
         if nodes:
             when = datetime.fromtimestamp(written_s, UTC).isoformat(timespec="seconds")
             sentence = (

@@ -61,18 +61,21 @@ class KubeApi:
     def __post_init__(self) -> None:
         if not self.url.startswith(("http://", "https://")) or self.timeout_s <= 0.0:
             raise ConfigError(
-                f"{self.url!r} with {self.timeout_s:g} s is no API to call", where="--kube",
+                f"{self.url!r} with {self.timeout_s:g} s is no API to call",
+                where="--kube",
                 allowed="http://... or https://..., a time above 0 s",
-            )  # fmt: skip
+            )
 
     @staticmethod
     def in_cluster() -> "KubeApi":
         """The API of the cluster that this process runs in; ConfigError where it runs in none."""
         if not (ACCOUNT / "token").is_file():
             raise ConfigError(
-                "this process runs in no cluster", where=str(ACCOUNT), allowed="a pod with a service account",
+                "this process runs in no cluster",
+                where=str(ACCOUNT),
+                allowed="a pod with a service account",
                 advice="give the address of the API, or that of `kubectl proxy` (http://127.0.0.1:8001)",
-            )  # fmt: skip
+            )
         return KubeApi(IN_CLUSTER, ACCOUNT / "token", ACCOUNT / "ca.crt")
 
     def get(self, path: str) -> dict[str, Any]:
@@ -128,22 +131,28 @@ class KubeApi:
                 found = json.loads(content_of(answer, MAX_BYTES, self.timeout_s))
         except HTTPError as error:
             if error.code < 400:
-                raise KubeError(f"the API answers elsewhere ({error})", where=f"{self.url}{path}",
-                                advice="give the address of the API itself") from error  # fmt: skip
+                raise KubeError(
+                    f"the API answers elsewhere ({error})",
+                    where=f"{self.url}{path}",
+                    advice="give the address of the API itself",
+                ) from error
             content = _content_of(error)
             refused = KubeError(
-                f"the API refused {method} ({error.code})", where=f"{self.url}{path}: {content}",
+                f"the API refused {method} ({error.code})",
+                where=f"{self.url}{path}: {content}",
                 allowed="an account that may get deployments and patch deployments/scale"
-                if error.code in (401, 403) else "",
+                if error.code in (401, 403)
+                else "",
                 advice=ADVICE.get(error.code, f"see what the API says; {AGAIN}"),
-            )  # fmt: skip
+            )
             refused.status = error.code
             raise refused from error
         except (OSError, HTTPException, ValueError, RecursionError) as error:
             raise KubeError(
-                f"the API cannot be reached ({error})", where=f"{self.url}{path}",
+                f"the API cannot be reached ({error})",
+                where=f"{self.url}{path}",
                 advice=f"look whether --kube is its address, and whether it is at work; {AGAIN}",
-            ) from error  # fmt: skip
+            ) from error
         if not isinstance(found, dict):
             raise KubeError("the answer is no object", where=f"{self.url}{path}")
         return found

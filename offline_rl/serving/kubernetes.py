@@ -79,9 +79,14 @@ def query_of_pod(
         agent=agent,
     )
     return PlacementQuery(
-        identity, min(now_s, arrival_s or now_s), request, names, machines, agent,
+        identity,
+        min(now_s, arrival_s or now_s),
+        request,
+        names,
+        machines,
+        agent,
         unspecified=frozenset(column for column, amount in unspecified.items() if amount == 0.0),
-    )  # fmt: skip
+    )
 
 
 class NodeObjects:

@@ -22,9 +22,10 @@ class Metrics:
             "decisions", "Decisions, by who answered: policy, fallback, explore; of a queue policy, rule.", ("arm",)
         )  # fmt: skip
         self.fallbacks = counter(
-            "fallbacks", "Decisions that were the policy's to take and that the fallback took, by reason.",
+            "fallbacks",
+            "Decisions that were the policy's to take and that the fallback took, by reason.",
             ("reason",),
-        )  # fmt: skip
+        )
         self.disagreements = counter(
             "disagreements",
             "Decisions in which policy and fallback named different nodes, or jobs to start, both having decided.",

@@ -90,8 +90,11 @@ class LedgerBooks(Ledger):
         available = np.array([is_available.get(name, False) for name in table.names], bool)
         return policy.decide_on(
             replace(table, facts=table.facts._replace(run_units=units)),
-            np.concatenate([held, nothing], axis=1)[:, rows], available, request, clock_s,
-        )  # fmt: skip
+            np.concatenate([held, nothing], axis=1)[:, rows],
+            available,
+            request,
+            clock_s,
+        )
 
     def _as_it_is(self, request: Request, clock_s: float) -> NodeTable:
         """The table for requests like one, which what the ledger learns later does not change."""
@@ -216,9 +219,10 @@ def _of_assigner(source: BundleSource) -> ServedPolicy:
     """A scheduler of many requests at once."""
     if source.rule is not None:
         raise ProductError(
-            "the bundle assigns many requests at once", where=str(source.rule),
+            "the bundle assigns many requests at once",
+            where=str(source.rule),
             allowed="no rule beside: every answer begins with insertion",
-        )  # fmt: skip
+        )
 
     no_books = _no_books("the bundle assigns many requests at once and places none alone", "use /assign")
     assigner = load_assigner(source.bundle, backend=source.backend, expect=source.expect, trust=source.trust)
@@ -237,9 +241,11 @@ def _no_books(why: str, advice: str) -> Callable[[Sequence[Node], float], Ledger
 def _of_slots(network: ExportedPolicy, source: BundleSource) -> ServedPolicy:
     """ProductError: services are scaled and requests dispatched by slots in a controller, not by a server."""
     raise ProductError(
-        f"this bundle is of the problem '{network.contract.problem}'", where=str(source.bundle),
-        allowed="a bundle of placement, ordering or assignment", advice="schedtwin orchestrate runs this one",
-    )  # fmt: skip
+        f"this bundle is of the problem '{network.contract.problem}'",
+        where=str(source.bundle),
+        allowed="a bundle of placement, ordering or assignment",
+        advice="schedtwin orchestrate runs this one",
+    )
 
 
 OF_KIND: Mapping[str, Callable[[BundleSource], ServedPolicy]] = {
@@ -259,18 +265,21 @@ def _rule_beside(policy: Policy, rule: Policy, where: Path) -> Policy:
     """The rule, if it reads the ledger of the policy; ProductError if not."""
     if rule.contract.network.kind not in RULES:
         raise ProductError(
-            "the bundle to fall back on holds no rule", where=str(where), allowed=", ".join(RULES),
+            "the bundle to fall back on holds no rule",
+            where=str(where),
+            allowed=", ".join(RULES),
             advice="export one: schedtwin export POLICY --policy expected_on_time_tuned",
-        )  # fmt: skip
+        )
     features = ("choice_features", "context_features")
     names = [
         [[one.name for one in getattr(each.contract, kind)] for kind in features] for each in (policy, rule)
     ]
     if rule.contract.setting != policy.contract.setting or names[0] != names[1]:
         raise ProductError(
-            "the rule to fall back on is of another training than the policy", where=str(where),
+            "the rule to fall back on is of another training than the policy",
+            where=str(where),
             allowed="a rule exported from the same policy folder",
-        )  # fmt: skip
+        )
     return rule
 
 

@@ -125,8 +125,9 @@ class Prometheus:
         except (ValueError, TypeError) as error:
             raise MetricsError(
                 f"a series holds something else than instants and numbers ({error})",
-                where=f"{self.url}: {mapped.source}", allowed='[[1700000000, "0.5"], ...]',
-            ) from error  # fmt: skip
+                where=f"{self.url}: {mapped.source}",
+                allowed='[[1700000000, "0.5"], ...]',
+            ) from error
 
     def _matrix(self, query: str, span: Mapping[str, float]) -> list[dict[str, Any]]:
         url = f"{self.url.rstrip('/')}/api/v1/query_range?{urlencode({'query': query, **span})}"
@@ -146,9 +147,11 @@ class Prometheus:
                 raise TypeError(f"a {data['resultType']}")
         except (OSError, HTTPException, ValueError, KeyError, TypeError, RecursionError) as error:
             raise MetricsError(
-                f"Prometheus does not answer with series ({_told(error)})", where=f"{self.url}: {query}",
-                allowed="a matrix, from /api/v1/query_range", advice=_advice(error),
-            ) from error  # fmt: skip
+                f"Prometheus does not answer with series ({_told(error)})",
+                where=f"{self.url}: {query}",
+                allowed="a matrix, from /api/v1/query_range",
+                advice=_advice(error),
+            ) from error
         self._refuse_skew(date, span["step"])
         told = found.get("warnings")
         self.warnings.extend(map(str, told if isinstance(told, list) else []))
@@ -162,9 +165,11 @@ class Prometheus:
             if abs(ahead_s) > max(most_s, LEAST_SKEW_S):
                 raise MetricsError(
                     f"the clock of Prometheus is {abs(ahead_s):.0f} s {'ahead of' if ahead_s > 0 else 'behind'} this "
-                    "machine's", where=self.url, allowed=f"clocks less than {max(most_s, LEAST_SKEW_S):g} s apart",
+                    "machine's",
+                    where=self.url,
+                    allowed=f"clocks less than {max(most_s, LEAST_SKEW_S):g} s apart",
                     advice="set the clocks (NTP); until then grants stay as they are",
-                )  # fmt: skip
+                )
 
     def _deployment(self, mapped: MappedMetric, series: Mapping[str, Any]) -> str:
         name = self.mapping.labelled(series["metric"])
@@ -174,8 +179,9 @@ class Prometheus:
             raise MetricsError(
                 f"a series has no label {' or '.join(map(repr, self.mapping.labels))}",
                 where=f"{self.url}: {mapped.source}",
-                allowed="a series a deployment, labelled with its name", advice="name the label, or set of_gateway",
-            )  # fmt: skip
+                allowed="a series a deployment, labelled with its name",
+                advice="name the label, or set of_gateway",
+            )
         return name
 
 
@@ -198,11 +204,13 @@ def refuse_unmapped(mapping: MetricsMapping, form: str, *, of_grants: bool = Fal
     lacking += [f"{name} of the gateway" for name in of_users if not mapping.names(name, of_gateway=True)]
     if lacking:
         raise ConfigError(
-            f"the mapping does not name {', '.join(lacking)}", where=str(mapping.path),
-            allowed=f"{', '.join(needed)} of deployments" + "".join(f"; {name} of the gateway" for name in of_users),
-            advice="add [metrics.COLUMN] with its query as source" + (
-                ", or give --kube, which tells what is granted" if set(lacking) & set(OF_GRANTS) else ""),
-        )  # fmt: skip
+            f"the mapping does not name {', '.join(lacking)}",
+            where=str(mapping.path),
+            allowed=f"{', '.join(needed)} of deployments"
+            + "".join(f"; {name} of the gateway" for name in of_users),
+            advice="add [metrics.COLUMN] with its query as source"
+            + (", or give --kube, which tells what is granted" if set(lacking) & set(OF_GRANTS) else ""),
+        )
 
 
 def reading_of(samples: Samples, place: int, names: tuple[str, ...], replicas: np.ndarray) -> Reading:
@@ -221,12 +229,17 @@ def reading_of(samples: Samples, place: int, names: tuple[str, ...], replicas: n
     measures_memory = "memory_gib_used" in samples.columns
     ready = column("ready_replicas", nan)
     return Reading(
-        column("request_rate_per_s", nan), column("cpu_cores_used", nan),
+        column("request_rate_per_s", nan),
+        column("cpu_cores_used", nan),
         column("memory_gib_used", nan if measures_memory else 0.0),
-        np.where(np.isfinite(ready), ready, replicas), column("response_s", nan), column("num_failures", 0.0),
-        np.asarray(users.get("request_rate_per_s", nan)), np.asarray(users.get("response_p95_s", nan)),
-        np.asarray(users.get("num_failures", 0.0)), np.asarray(((place + 1) * samples.interval_s) % DAY_S),
-    )  # fmt: skip
+        np.where(np.isfinite(ready), ready, replicas),
+        column("response_s", nan),
+        column("num_failures", 0.0),
+        np.asarray(users.get("request_rate_per_s", nan)),
+        np.asarray(users.get("response_p95_s", nan)),
+        np.asarray(users.get("num_failures", 0.0)),
+        np.asarray(((place + 1) * samples.interval_s) % DAY_S),
+    )
 
 
 def granted_by(samples: Samples, place: int, names: tuple[str, ...]) -> Granted:

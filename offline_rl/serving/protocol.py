@@ -41,8 +41,12 @@ class GuardedProtocol(HttpToolsProtocol):
     """
 
     def __init__(
-        self, config: uvicorn.Config, server_state: ServerState, app_state: dict[str, Any], connections: Connections
-    ) -> None:  # fmt: skip
+        self,
+        config: uvicorn.Config,
+        server_state: ServerState,
+        app_state: dict[str, Any],
+        connections: Connections,
+    ) -> None:
         super().__init__(config, server_state, app_state)
         self.book = connections
         self.greeting: asyncio.Task | None = None

@@ -84,23 +84,30 @@ class Controller:
             )
         if self.kube is None:
             if self.writes:
-                raise ConfigError("nothing can be written without a cluster", where="--canary, --apply",
-                                  allowed="together with --kube")  # fmt: skip
+                raise ConfigError(
+                    "nothing can be written without a cluster",
+                    where="--canary, --apply",
+                    allowed="together with --kube",
+                )
             return
         asked = self.writes or names
         # Of some, every decision says who has gone
         if not set(asked) & set(self.kube.deployments(self.namespace)):
             raise ConfigError(
-                f"the namespace has no deployment {' or '.join(sorted(asked))}", where=f"namespace {self.namespace}",
-                allowed="the namespace of the bundle's deployments", advice="name it with --namespace",
-            )  # fmt: skip
+                f"the namespace has no deployment {' or '.join(sorted(asked))}",
+                where=f"namespace {self.namespace}",
+                allowed="the namespace of the bundle's deployments",
+                advice="name it with --namespace",
+            )
         if not self.writes:  # a recommendation is nobody's rival
             return
         if rivals := sorted(self._ruled(self.kube) & set(self.writes)):
             raise ConfigError(
-                f"a HorizontalPodAutoscaler rules {', '.join(rivals)}", where=f"namespace {self.namespace}",
-                allowed="deployments without another autoscaler", advice="remove it, or recommend only",
-            )  # fmt: skip
+                f"a HorizontalPodAutoscaler rules {', '.join(rivals)}",
+                where=f"namespace {self.namespace}",
+                allowed="deployments without another autoscaler",
+                advice="remove it, or recommend only",
+            )
 
     def _ruled(self, kube: KubeApi) -> set[str]:
         """What pod autoscalers rule; KubeError where that cannot be known."""
@@ -109,10 +116,11 @@ class Controller:
             found = kube.get(path).get("items") or []
         except KubeError as error:
             raise KubeError(
-                f"HorizontalPodAutoscalers cannot be listed: {error.what}", where=error.where,
+                f"HorizontalPodAutoscalers cannot be listed: {error.what}",
+                where=error.where,
                 allowed="an account that may list horizontalpodautoscalers (autoscaling/v1) before it writes",
                 advice="grant it, or recommend only, without --canary and --apply",
-            ) from error  # fmt: skip
+            ) from error
         with kube.read_as("a HorizontalPodAutoscaler"):
             return {one["spec"]["scaleTargetRef"]["name"] for one in found}
 
@@ -221,8 +229,10 @@ class Controller:
             waited_s = now_s - self._unready[name][0] if name in self._unready else 0.0
             found.append(
                 f"{ready:g} of {replicas:g} replicas are ready, and no more for {waited_s / 60.0:.0f} min: has the "
-                "cluster room for the others, and do they start?" if waited_s >= least_s else ""
-            )  # fmt: skip
+                "cluster room for the others, and do they start?"
+                if waited_s >= least_s
+                else ""
+            )
         return found
 
     def _follows(self) -> str:
@@ -307,14 +317,20 @@ class Controller:
             done.update(changed)
         if unknown:
             raise ConfigError(
-                f"{', '.join(unknown)} cannot be written, what is granted is not known", where=f"deployment {name}",
-                allowed="containers with limits or requests", advice="set them, or leave --resources out",
-            )  # fmt: skip
+                f"{', '.join(unknown)} cannot be written, what is granted is not known",
+                where=f"deployment {name}",
+                allowed="containers with limits or requests",
+                advice="set them, or leave --resources out",
+            )
 
     def _record(
-        self, now_s: float, granted: Granted, verdict: GuardedGrants, written: Collection[str],
+        self,
+        now_s: float,
+        granted: Granted,
+        verdict: GuardedGrants,
+        written: Collection[str],
         failed: Mapping[str, str],
-    ) -> dict[str, Any]:  # fmt: skip
+    ) -> dict[str, Any]:
         def plain(grants: Granted, place: int) -> dict[str, float | None]:
             values = {name: float(leaf[place]) for name, leaf in grants._asdict().items()}
             return {name: value if math.isfinite(value) else None for name, value in values.items()}
@@ -322,13 +338,18 @@ class Controller:
         names = self.guard.policy.setting.names
         rows = [
             {
-                "deployment": name, "granted": plain(granted, place), "wanted": plain(verdict.wanted, place),
-                "policy": plain(verdict.by_policy, place), "rules": plain(verdict.by_rules, place),
-                "arm": verdict.arms[place], "reason": verdict.reasons[place],
-                "written": name in written, "error": failed.get(name, ""),
+                "deployment": name,
+                "granted": plain(granted, place),
+                "wanted": plain(verdict.wanted, place),
+                "policy": plain(verdict.by_policy, place),
+                "rules": plain(verdict.by_rules, place),
+                "arm": verdict.arms[place],
+                "reason": verdict.reasons[place],
+                "written": name in written,
+                "error": failed.get(name, ""),
             }
             for place, name in enumerate(names)
-        ]  # fmt: skip
+        ]
         return self._head(now_s) | {"deployments": rows}
 
     def _head(self, now_s: float) -> dict[str, Any]:

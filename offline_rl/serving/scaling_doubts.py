@@ -32,11 +32,13 @@ def odd_use(setting: ScalingSetting, granted: Granted, now: Reading) -> list[str
         little = (used * OF_ANOTHER_UNIT < work) & takes & ~idle & (failing(setting, now) <= 0.0)
     asks = "is the unit right that the mapping names, and is it of all pods?"
     return [
-        f"{now.cpu_cores_used[place]:.3g} cores used by a replica of {granted.cpu_cores[place]:.3g}: {asks}" if high
-        else f"{used[place]:.2g} cores used, and the load takes {work[place]:.2g} by the log: {asks}" if low
+        f"{now.cpu_cores_used[place]:.3g} cores used by a replica of {granted.cpu_cores[place]:.3g}: {asks}"
+        if high
+        else f"{used[place]:.2g} cores used, and the load takes {work[place]:.2g} by the log: {asks}"
+        if low
         else ""
         for place, (high, low) in enumerate(zip(much.tolist(), little.tolist(), strict=True))
-    ]  # fmt: skip
+    ]
 
 
 def unlike_training(
@@ -64,9 +66,11 @@ def _missing(place: int, now: Reading, before: Reading) -> str:
     needed = {
         "request_rate_per_s": (now.rate_per_s, before.rate_per_s),
         "cpu_cores_used": (now.cpu_cores_used, before.cpu_cores_used),
-        "memory_gib_used": (now.memory_gib_used,), "ready_replicas": (now.ready, before.ready),
-        "response_s": (now.response_s,), "num_failures": (now.num_failures,),
-    }  # fmt: skip
+        "memory_gib_used": (now.memory_gib_used,),
+        "ready_replicas": (now.ready, before.ready),
+        "response_s": (now.response_s,),
+        "num_failures": (now.num_failures,),
+    }
     return ", ".join(
         name if not math.isfinite(values[0][place]) else f"{name} of before"
         for name, values in needed.items()
@@ -76,16 +80,22 @@ def _missing(place: int, now: Reading, before: Reading) -> str:
 
 def _missing_of_users(now: Reading, before: Reading) -> str:
     needed = {
-        "request_rate_per_s": now.gateway_rate_per_s, "response_p95_s": now.gateway_quantile_s,
-        "num_failures": now.gateway_failures, "request_rate_per_s of before": before.gateway_rate_per_s,
-    }  # fmt: skip
+        "request_rate_per_s": now.gateway_rate_per_s,
+        "response_p95_s": now.gateway_quantile_s,
+        "num_failures": now.gateway_failures,
+        "request_rate_per_s of before": before.gateway_rate_per_s,
+    }
     return ", ".join(name for name, value in needed.items() if not math.isfinite(value))
 
 
 def _beyond(
-    setting: ScalingSetting, one: DeploymentSetting, place: int, granted: Granted, now: Reading,
+    setting: ScalingSetting,
+    one: DeploymentSetting,
+    place: int,
+    granted: Granted,
+    now: Reading,
     size: tuple[float, float],
-) -> str:  # fmt: skip
+) -> str:
     """What lies where no training has been."""
     if now.rate_per_s[place] > BEYOND * one.most_rate_per_s:
         return f"{now.rate_per_s[place]:.3g} calls a second, the log has seen {one.most_rate_per_s:.3g}"

@@ -52,9 +52,11 @@ class GuardConfig:
             self.max_cores is not None and self.max_cores <= 0
         ):
             raise ConfigError(
-                "limits that allow nothing", where="--most-added, --most-removed, --max-cores",
-                allowed="1 replica or more, more than 0 cores", advice="leave the autoscaler in recommendation mode",
-            )  # fmt: skip
+                "limits that allow nothing",
+                where="--most-added, --most-removed, --max-cores",
+                allowed="1 replica or more, more than 0 cores",
+                advice="leave the autoscaler in recommendation mode",
+            )
 
 
 @dataclass(frozen=True)
@@ -151,10 +153,12 @@ class Guard:
             for reason, rules in zip(reasons, known.tolist(), strict=True)
         ]
         takes_policy, takes_rules = (np.array([arm == one for arm in arms]) for one in (POLICY, FALLBACK))
-        wanted = Granted(*(
-            np.where(takes_policy, policy, np.where(takes_rules, rules, now_granted))
-            for policy, rules, now_granted in zip(by_policy, by_rules, granted, strict=True)
-        ))  # fmt: skip
+        wanted = Granted(
+            *(
+                np.where(takes_policy, policy, np.where(takes_rules, rules, now_granted))
+                for policy, rules, now_granted in zip(by_policy, by_rules, granted, strict=True)
+            )
+        )
         held = np.array([arm == HOLD for arm in arms])
         share = 0.0 if stale else failing(setting, now)
         planned = self._limited(
@@ -203,8 +207,13 @@ class Guard:
         """The reasons, with those of bounds and limits where they change the replicas that are asked for."""
         found = []
         for one, had, wants, gets, reason in zip(
-            self.policy.setting.deployments, granted.replicas, asked.replicas, planned.replicas, reasons, strict=True
-        ):  # fmt: skip
+            self.policy.setting.deployments,
+            granted.replicas,
+            asked.replicas,
+            planned.replicas,
+            reasons,
+            strict=True,
+        ):
             limit = f"{one.min_replicas} to {one.max_replicas} are allowed"
             if one.min_replicas <= wants <= one.max_replicas:
                 limit = f"at most {self.config.most_added} are added at once"

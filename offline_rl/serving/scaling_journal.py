@@ -65,9 +65,13 @@ class ScalingJournal:
 
 
 def sample_rows(
-    setting: ScalingSetting, mapping: MetricsMapping, place: int, then: Granted, now: Reading,
+    setting: ScalingSetting,
+    mapping: MetricsMapping,
+    place: int,
+    then: Granted,
+    now: Reading,
     changes: Sequence[Collection[float]],
-) -> list[list[Any]]:  # fmt: skip
+) -> list[list[Any]]:
     """The metrics of an interval as rows of `deployment_samples`, the gateway's last.
 
     Args:
@@ -91,8 +95,11 @@ def sample_rows(
         )  # fmt: skip
         rows.append([begin, setting.interval_s, name, *map(_cell, COLUMNS[3:], values)])
     users = (math.nan,) * 6 + (
-        float(now.gateway_rate_per_s), math.nan, float(now.gateway_quantile_s), float(of_users),
-    )  # fmt: skip
+        float(now.gateway_rate_per_s),
+        math.nan,
+        float(now.gateway_quantile_s),
+        float(of_users),
+    )
     rows.append([begin, setting.interval_s, GATEWAY, *map(_cell, COLUMNS[3:13], users), "", "", ""])
     return rows
 

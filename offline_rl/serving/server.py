@@ -93,8 +93,11 @@ def kept_at(config: ServerConfig) -> Path | None:
     if path is None:
         return None if config.log is None else config.log / FILE
     if path.is_dir() or not path.parent.is_dir():
-        raise ServingError("no inventory can be kept there", where=f"--inventory {path}",
-                           allowed="a file in a folder that is there")  # fmt: skip
+        raise ServingError(
+            "no inventory can be kept there",
+            where=f"--inventory {path}",
+            allowed="a file in a folder that is there",
+        )
     return path
 
 
@@ -199,9 +202,11 @@ def protection(config: ServerConfig) -> str | None:
         token = config.token_file.read_text(encoding="utf-8").strip()
     except (OSError, ValueError) as error:
         raise ServingError(
-            f"the token cannot be read ({type(error).__name__})", where=str(config.token_file),
-            allowed="a file of text", advice="check the path and its permissions",
-        ) from error  # fmt: skip
+            f"the token cannot be read ({type(error).__name__})",
+            where=str(config.token_file),
+            allowed="a file of text",
+            advice="check the path and its permissions",
+        ) from error
     if len(token) < MIN_TOKEN:
         raise ServingError(
             "the token is too short to protect anything",

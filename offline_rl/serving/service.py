@@ -244,9 +244,13 @@ class Service:
         answer = _answer(FALLBACK, fallback, fallback.best, OVERLOAD, view)
         placement = self._place(query, answer, now_s)
         weight = propensity(
-            view.names.index(placement.offered), None, fallback, canary=0.0, explore=0.0,
+            view.names.index(placement.offered),
+            None,
+            fallback,
+            canary=0.0,
+            explore=0.0,
             num_feasible=len(placement.query.names),
-        )  # fmt: skip
+        )
         self._record(placement, answer, weight, fallback_node=answer.node)
         return answer
 
@@ -339,14 +343,21 @@ class Service:
             self.metrics.compared.inc()
             self.metrics.disagreements.inc(choice.best != fallback.best)
         weight = propensity(
-            names.index(placement.offered), choice, fallback, canary=self.config.share,
-            explore=self.config.explore, num_feasible=len(placement.query.names),
-        )  # fmt: skip
+            names.index(placement.offered),
+            choice,
+            fallback,
+            canary=self.config.share,
+            explore=self.config.explore,
+            num_feasible=len(placement.query.names),
+        )
         self._record(
-            placement, answer, weight, reply,
+            placement,
+            answer,
+            weight,
+            reply,
             policy_node=None if choice is None else names[choice.best],
             fallback_node=None if fallback.best == NO_NODE else names[fallback.best],
-        )  # fmt: skip
+        )
 
     def _record(
         self,

@@ -32,13 +32,17 @@ def write_log(path, num_days=1, num_rows=90, slower=1.0, cores=4.0, **columns):
         FIRST + dt.timedelta(days=int(one), seconds=2.0 * int(two)) for one, two in zip(day, row, strict=True)
     ]
     requests = {
-        "request_id": [f"r{one}" for one in range(total)], "arrival": arrival,
-        "site": np.where(rng.random(total) < 0.5, "a", "b"), "input_mib": size,
+        "request_id": [f"r{one}" for one in range(total)],
+        "arrival": arrival,
+        "site": np.where(rng.random(total) < 0.5, "a", "b"),
+        "input_mib": size,
         "offered_node": [f"n{one}" for one in node],
         "start": [one + dt.timedelta(seconds=0.1) for one in arrival],
-        "finish": [one + dt.timedelta(seconds=0.1 + float(two)) for one, two in zip(arrival, seconds, strict=True)],
+        "finish": [
+            one + dt.timedelta(seconds=0.1 + float(two)) for one, two in zip(arrival, seconds, strict=True)
+        ],
         "status": ["completed"] * total,
-    }  # fmt: skip
+    }
     nodes = {
         "node_id": ["n0", "n1", "n2"],
         "site": ["a", "b", "b"],

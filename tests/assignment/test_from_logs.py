@@ -68,10 +68,15 @@ def write(path, **columns) -> Archive:
     num_rows = 60
     size, seconds = rows(lambda size: 1.0 + size, num_rows)
     usual = {
-        "request_id": [f"r{row}" for row in range(num_rows)], "arrival": [NOON] * num_rows, "site": ["s"] * num_rows,
-        "input_mib": size, "offered_node": ["fast"] * num_rows, "start": [NOON] * num_rows,
-        "finish": [NOON + dt.timedelta(seconds=one) for one in seconds], "status": ["completed"] * num_rows,
-    }  # fmt: skip
+        "request_id": [f"r{row}" for row in range(num_rows)],
+        "arrival": [NOON] * num_rows,
+        "site": ["s"] * num_rows,
+        "input_mib": size,
+        "offered_node": ["fast"] * num_rows,
+        "start": [NOON] * num_rows,
+        "finish": [NOON + dt.timedelta(seconds=one) for one in seconds],
+        "status": ["completed"] * num_rows,
+    }
     nodes = {"node_id": ["fast", "idle"], "site": ["s", "s"], "tier": ["edge"] * 2, "cpu_cores": [4.0, 2.0]}
     with ArchiveWriter(path) as writer:
         writer.write("nodes", pa.table(nodes), source="the test")

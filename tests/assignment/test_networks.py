@@ -33,10 +33,11 @@ def permuted(instance, edges, requests):
         Edges(*(leaf[edges] for leaf in instance.edges)),
         other._replace(source=place[other.source], predicted=known),
         Costs(
-            *(of_pair[requests][:, edges] for of_pair in instance.costs[:3]), place[instance.costs.source[requests]],
+            *(of_pair[requests][:, edges] for of_pair in instance.costs[:3]),
+            place[instance.costs.source[requests]],
             *(leaf[edges] for leaf in instance.costs[4:]),
         ),
-    )  # fmt: skip
+    )
 
 
 @pytest.mark.parametrize("ablation", [(True, True), (False, False)])

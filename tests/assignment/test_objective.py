@@ -13,10 +13,15 @@ from twin.assignment.objective import alone_s, completion_s, makespan_s
 
 def test_a_round_by_hand():
     costs = plain_costs(
-        [[1.0, 2.0], [3.0, 4.0], [1.5, 0.5]], source=[0, 0, 1],
-        transfer_s=[[9.0, 2.5], [9.0, 0.7], [0.4, 9.0]], result_s=[[0.1, 0.2], [0.3, 0.4], [0.5, 0.6]],
-        local_s=[2.0, 1.0], arriving_s=[0.5, 3.0], transferred_s=[0.25, 0.75], returning_s=[0.0, 0.55],
-    )  # fmt: skip
+        [[1.0, 2.0], [3.0, 4.0], [1.5, 0.5]],
+        source=[0, 0, 1],
+        transfer_s=[[9.0, 2.5], [9.0, 0.7], [0.4, 9.0]],
+        result_s=[[0.1, 0.2], [0.3, 0.4], [0.5, 0.6]],
+        local_s=[2.0, 1.0],
+        arriving_s=[0.5, 3.0],
+        transferred_s=[0.25, 0.75],
+        returning_s=[0.0, 0.55],
+    )
     # both of edge 0 stay, that of edge 1 too: edge 0 computes 2 + 1 + 3; edge 1 has 1.5 and waits for 3
     assert completion_s(costs, np.array([0, 0, 1])) == pytest.approx([6 + 0.25 + 0.3, 3 + 0.75 + 0.6])
     # request 1 is sent to edge 1: it waits for what arrives at 3, then computes 4

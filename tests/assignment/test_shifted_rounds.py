@@ -57,8 +57,12 @@ def test_an_edge_that_a_day_does_not_use_keeps_the_twins_function(log, tmp_path)
 
 def test_an_edge_that_was_not_there_in_training_has_its_classes_function(log, tmp_path):
     edges = fit_edges(log)
-    more = {"node_id": ["n0", "n1", "n2", "n3"], "site": ["a", "b", "b", "c"], "tier": ["edge"] * 4,
-            "cpu_cores": [4.0] * 3 + [2.0]}  # fmt: skip
+    more = {
+        "node_id": ["n0", "n1", "n2", "n3"],
+        "site": ["a", "b", "b", "c"],
+        "tier": ["edge"] * 4,
+        "cpu_cores": [4.0] * 3 + [2.0],
+    }
     with ArchiveWriter(tmp_path / "log") as writer:
         writer.write("nodes", pa.table(more), source="the test")
         writer.write("requests", log.read("requests"), source="the test")
@@ -94,8 +98,10 @@ def test_absences_of_an_edge_are_those_of_its_samples(tmp_path):
     write_log(tmp_path / "plain", num_rows=30)
     seconds, there = [0, 10, 20, 30, 40], [True, False, False, True, False]
     samples = {
-        "time": [noon + dt.timedelta(seconds=one) for one in seconds], "node_id": ["n1"] * 5, "available": there,
-    }  # fmt: skip
+        "time": [noon + dt.timedelta(seconds=one) for one in seconds],
+        "node_id": ["n1"] * 5,
+        "available": there,
+    }
     plain = Archive(tmp_path / "plain")
     with ArchiveWriter(tmp_path / "log") as writer:
         writer.write("nodes", plain.nodes(), source="the test")

@@ -57,9 +57,13 @@ def test_rules_send_nothing_where_it_is_not_hosted(costs):
     rng = np.random.default_rng(0)
     asked = np.full(len(costs.source), -1)
     for edge in (
-        local(costs), predicted(costs, asked), best_of_random(rng, costs, 5), insertion(costs),
-        insertion_local_search(costs, LocalSearchConfig(time_s=0.01, restarts=True), rng), exact(costs).edge,
-    ):  # fmt: skip
+        local(costs),
+        predicted(costs, asked),
+        best_of_random(rng, costs, 5),
+        insertion(costs),
+        insertion_local_search(costs, LocalSearchConfig(time_s=0.01, restarts=True), rng),
+        exact(costs).edge,
+    ):
         assert np.isfinite(costs.work_s[np.arange(len(edge)), edge]).all()
 
 

@@ -22,9 +22,13 @@ from twin.assignment.types import row_of
 QUICK_EDGE = ComputeTime(LINEAR, (0.0, 1.0), (), (), 0.1, 50, "own")
 SLOW_EDGE = ComputeTime(ISOTONIC, (), (1.0, 3.0), (10.0, 30.0), 0.1, 50, "own")
 EDGES = EdgesFromLog(
-    {"quick": QUICK_EDGE, "slow": SLOW_EDGE, "wide": QUICK_EDGE}, {"quick": 1, "slow": 2, "wide": 4}, "input_mib",
-    (1.0, 2.0, 3.0), 150, (),
-)  # fmt: skip
+    {"quick": QUICK_EDGE, "slow": SLOW_EDGE, "wide": QUICK_EDGE},
+    {"quick": 1, "slow": 2, "wide": 4},
+    "input_mib",
+    (1.0, 2.0, 3.0),
+    150,
+    (),
+)
 
 
 def test_rounds_are_those_of_the_log():
@@ -68,11 +72,12 @@ def test_impossible_rounds_are_refused(wrong):
 def test_the_command_trains_and_exports(tmp_path, capsys, monkeypatch):
     tiny = LearningConfig(0, 4, 2, 1e-3)  # no updates: training is the business of slow tests
     monkeypatch.setattr(
-        training, "quick",
+        training,
+        "quick",
         lambda config: replace(
             config, num_requests=config.num_requests or 8, learning=tiny, num_held_out=4, search_s=0.01
         ),
-    )  # fmt: skip
+    )
     log, out = write_log(tmp_path / "log"), tmp_path / "bundle"
     asked = ["assign", "train", "--archive", str(log), "--out", str(out), "--quick", "--no-progress"]
     assert main([*asked, "--json", "--requests", "6"]) == 0

@@ -15,9 +15,12 @@ from tests.autoscaling.guarded import INTERVAL_S, NAMES
 
 NOW_S = 1_700_000_015.0
 QUERIES = {
-    "cpu_cores_used": "cpu", "request_rate_per_s": "rate", "response_s": "response",
-    "request_rate_per_s.gateway": "users", "response_p95_s.gateway": "p95",
-}  # fmt: skip
+    "cpu_cores_used": "cpu",
+    "request_rate_per_s": "rate",
+    "response_s": "response",
+    "request_rate_per_s.gateway": "users",
+    "response_p95_s.gateway": "p95",
+}
 UNITS = {"cpu": "millicores", "response": "ms"}
 LAST = int(NOW_S // INTERVAL_S) - 1
 
@@ -35,15 +38,19 @@ class StandIn:
         name = asked["query"][0]
         labels = [{}] if name in ("users", "p95") else [{"deployment": one} for one in NAMES]
         points = [[at * INTERVAL_S, str(self.values[name])] for at in range(self.last - 11, self.last + 1)]
-        return {"status": "success", "data": {"resultType": "matrix", "result": [
-            {"metric": one, "values": points} for one in labels]}}  # fmt: skip
+        return {
+            "status": "success",
+            "data": {"resultType": "matrix", "result": [{"metric": one, "values": points} for one in labels]},
+        }
 
     def deployments(self):
         template = {"spec": {"containers": [{"name": "main", "resources": {"limits": self.limits}}]}}
-        return {"items": [
-            {"metadata": {"name": name}, "spec": {"replicas": number, "template": template}}
-            for name, number in self.replicas.items()
-        ]}  # fmt: skip
+        return {
+            "items": [
+                {"metadata": {"name": name}, "spec": {"replicas": number, "template": template}}
+                for name, number in self.replicas.items()
+            ]
+        }
 
 
 def mapping_in(folder, queries=QUERIES):

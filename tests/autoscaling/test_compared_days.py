@@ -136,14 +136,25 @@ def test_the_log_plays_its_own_grants_and_who_asks_for_no_numbers_is_left_out(mo
     """The training days had half a core at most and three replicas, the judged day has left both."""
     monkeypatch.setattr(comparing, "fit_application", roughly_fitted)
     log = cut_out(DAY, MORNING)
-    narrow = ScalingTask(CONFIG, LIMITS._replace(max_cpu_cores=0.5 + 0 * LIMITS.max_cpu_cores,
-                                                 max_replicas=3.0 + 0 * LIMITS.max_replicas))  # fmt: skip
+    narrow = ScalingTask(
+        CONFIG,
+        LIMITS._replace(
+            max_cpu_cores=0.5 + 0 * LIMITS.max_cpu_cores, max_replicas=3.0 + 0 * LIMITS.max_replicas
+        ),
+    )
     day = comparing._twin_day(log, 0, narrow)
     monkeypatch.setattr(comparing, "_days", lambda *_: ((), [day]))
-    lost = Autoscaler(lambda _: (), lambda _key, memory, state: (
-        memory, state.grants._replace(replicas=jnp.nan * state.grants.replicas)))  # fmt: skip
-    in_numpy = Autoscaler(lambda _: (), lambda _key, memory, state: (
-        memory, state.grants._replace(replicas=np.asarray(state.grants.replicas))))  # fmt: skip
+    lost = Autoscaler(
+        lambda _: (),
+        lambda _key, memory, state: (memory, state.grants._replace(replicas=jnp.nan * state.grants.replicas)),
+    )
+    in_numpy = Autoscaler(
+        lambda _: (),
+        lambda _key, memory, state: (
+            memory,
+            state.grants._replace(replicas=np.asarray(state.grants.replicas)),
+        ),
+    )
     archive = SimpleNamespace(path=Path("log"), content_hash="", num_rows=lambda _: 0)
     found = comparing.compare_autoscalers(
         archive, [day_of(1)], [], narrow, log.deployments,
@@ -196,9 +207,10 @@ def test_a_day_that_is_not_whole_says_so(monkeypatch):
     facts, days = comparing._days(archive, [first], shifts, TASK, ("a", "b"), WORTH)
     assert days == [0]
     assert [one.note for one in facts] == [
-        "the log holds 3 of 12 episodes of 2024-01-02", "the log holds no episode of 2024-01-03",
+        "the log holds 3 of 12 episodes of 2024-01-02",
+        "the log holds no episode of 2024-01-03",
         "the log has no samples of 2024-01-04",
-    ]  # fmt: skip
+    ]
     assert [one.days for one in facts] == [("2024-01-02",), (), ()]
     with pytest.raises(ConfigError, match="holds no episode"):
         comparing._days(archive, [first], shifts[1:2], TASK, ("a", "b"), WORTH)
@@ -239,8 +251,9 @@ def test_a_day_that_lacks_a_deployment_is_named_and_the_others_are_judged(monkey
     facts, days = comparing._days(archive, [day_of(1)], shifts, TASK, ("a", "b"), WORTH)
     assert days == [1]
     assert [one.note for one in facts] == [
-        "2024-01-02 cannot be judged by its log: the log does not know carts", "",
-    ]  # fmt: skip
+        "2024-01-02 cannot be judged by its log: the log does not know carts",
+        "",
+    ]
     assert facts[0].days == ()
     with pytest.raises(ConfigError, match="does not know carts"):
         comparing._days(archive, [day_of(1)], shifts[:1], TASK, ("a", "b"), WORTH)

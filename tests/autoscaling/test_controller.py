@@ -174,10 +174,14 @@ def test_what_is_away_or_wrong_is_named(tmp_path, bundle, stand_in):
         ("cpu", http('{"error": "parse error"}', "HTTP/1.0 400 Bad Request"), "400: .*: parse error"),
         ("deployments", b"no HTTP\r\n\r\n", "no HTTP"),
         ("deployments", http('{"items": [{}]}'), "a deployment is not as the API describes it"),
-        ("deployments", http('{"items": [{"metadata": {"name": "cart"}, "spec": {"replicas": null}}]}'), "not as"),
+        (
+            "deployments",
+            http('{"items": [{"metadata": {"name": "cart"}, "spec": {"replicas": null}}]}'),
+            "not as",
+        ),
         ("horizontalpodautoscalers", http('{"items": [{"spec": {}}]}'), "HorizontalPodAutoscaler is not as"),
     ],
-)  # fmt: skip
+)
 def test_broken_answers_are_errors_that_the_next_interval_outlives(
     tmp_path, bundle, stand_in, asked, raw, words
 ):

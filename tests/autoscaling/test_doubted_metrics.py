@@ -207,9 +207,13 @@ def test_replicas_that_do_not_become_ready_are_told_with_how_long(tmp_path, stan
         controller.metrics = Prometheus(stand_in.url, read_mapping(mapping))
         controller.clock = lambda: now_s[0]
         for minutes, ready, words in (
-            (0, 2, ""), (4, 2, ""), (5, 2, "2 of 6 replicas are ready, and no more for 5 min: has the cluster room"),
-            (6, 3, ""), (11, 3, "3 of 6 replicas are ready"), (12, 6, ""),
-        ):  # fmt: skip
+            (0, 2, ""),
+            (4, 2, ""),
+            (5, 2, "2 of 6 replicas are ready, and no more for 5 min: has the cluster room"),
+            (6, 3, ""),
+            (11, 3, "3 of 6 replicas are ready"),
+            (12, 6, ""),
+        ):
             stand_in.values["ready"], now_s[0] = ready, NOW_S + 60.0 * minutes
             stand_in.last = LAST + 2 * minutes
             rows = controller.step()["deployments"]

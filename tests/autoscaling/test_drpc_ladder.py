@@ -24,8 +24,10 @@ TWIN = SimpleNamespace(load=None, laws=SimpleNamespace(work_s=np.zeros((2, 1))))
 
 def played(reward):
     return {
-        "chosen": {name: list(reward) for name in MEASURES}, "frontier": [], "setting": {},
-    }  # fmt: skip
+        "chosen": {name: list(reward) for name in MEASURES},
+        "frontier": [],
+        "setting": {},
+    }
 
 
 @pytest.fixture
@@ -44,9 +46,14 @@ def earning(monkeypatch):
 
 def choice(chosen, seed):
     return {
-        "seed": seed, "chosen": chosen, "rule": "hpa_sized", "best_learned": f"students-{seed}", "gain": 0.5,
-        "gain_low": None, "held_back": "",
-    }  # fmt: skip
+        "seed": seed,
+        "chosen": chosen,
+        "rule": "hpa_sized",
+        "best_learned": f"students-{seed}",
+        "gain": 0.5,
+        "gain_low": None,
+        "held_back": "",
+    }
 
 
 @pytest.mark.parametrize(

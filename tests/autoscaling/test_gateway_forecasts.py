@@ -163,10 +163,15 @@ def rows_of(log):
     found = []
     for at in range(len(log.time_s)):
         for one, name in enumerate(log.deployments):
-            found.append({
-                "time": row(at, name)["time"], "interval_s": 30.0, "deployment": name, "cpu_cores": 1.0,
-                "num_replicas": int(log.columns["num_replicas"][at, one]),
-            })  # fmt: skip
+            found.append(
+                {
+                    "time": row(at, name)["time"],
+                    "interval_s": 30.0,
+                    "deployment": name,
+                    "cpu_cores": 1.0,
+                    "num_replicas": int(log.columns["num_replicas"][at, one]),
+                }
+            )
         metrics = {name: float(log.gateway[name][at]) for name in ("request_rate_per_s", QUANTITY)}
         found.append(row(at, "gateway") | {"response_s": None, "num_failures": None} | metrics)
     return found

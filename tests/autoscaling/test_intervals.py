@@ -33,9 +33,11 @@ DAY_S = 86400.0
 
 def cut(log, rows=ROWS):
     return replace(
-        log, time_s=log.time_s[rows], columns={name: leaf[rows].copy() for name, leaf in log.columns.items()},
+        log,
+        time_s=log.time_s[rows],
+        columns={name: leaf[rows].copy() for name, leaf in log.columns.items()},
         gateway={name: leaf[rows].copy() for name, leaf in log.gateway.items()},
-    )  # fmt: skip
+    )
 
 
 def test_small_changes_of_cores_count_in_the_interval_in_which_they_are_granted():
@@ -105,10 +107,12 @@ def test_the_profile_of_a_day_is_that_of_the_middles_of_intervals():
     middle_s = (time_s + 0.5 * interval_s) % DAY_S
     rate = np.exp(middle_s / DAY_S)
     log = replace(
-        LOG, interval_s=interval_s, time_s=time_s,
+        LOG,
+        interval_s=interval_s,
+        time_s=time_s,
         columns={name: np.full((96, 2), 0.1) for name in LOG.columns} | {"cpu_cores": np.ones((96, 2))},
         gateway={name: np.zeros(96) for name in LOG.gateway} | {"request_rate_per_s": rate},
-    )  # fmt: skip
+    )
     load = fit_load(log)
     assert np.abs(load.deviation).max() < 1e-6
     np.testing.assert_allclose(made_rates(load, 1, 0), rate[:48], rtol=1e-5)

@@ -16,8 +16,9 @@ def test_the_pod_autoscalers_rule_needs_the_use_of_processors_alone(tmp_path):
     refuse_unmapped(mapping, "hpa")
     with pytest.raises(ConfigError, match="response_s, request_rate_per_s of the gateway") as caught:
         refuse_unmapped(mapping, "students")
-    assert caught.value.allowed.endswith("response_s of deployments; request_rate_per_s of the gateway; "
-                                         "response_p95_s of the gateway")  # fmt: skip
+    assert caught.value.allowed.endswith(
+        "response_s of deployments; request_rate_per_s of the gateway; response_p95_s of the gateway"
+    )
     (tmp_path / "map.toml").write_text("[metrics.num_replicas]\n")
     with pytest.raises(ConfigError, match="does not name cpu_cores_used"):
         refuse_unmapped(read_mapping(tmp_path / "map.toml"), "hpa")

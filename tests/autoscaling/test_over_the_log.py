@@ -27,9 +27,10 @@ def with_scatter(log):
     work = calls * WORK_S * (1.0 + random.normal(0.0, np.sqrt(OF_WORK / number)))
     ready = log.columns["ready_replicas"]
     columns = {
-        "request_rate_per_s": calls / log.interval_s, "cpu_cores_used": work / log.interval_s / ready,
+        "request_rate_per_s": calls / log.interval_s,
+        "cpu_cores_used": work / log.interval_s / ready,
         "cpu_cores": np.ones_like(ready),
-    }  # fmt: skip
+    }
     return replace(log, columns=log.columns | columns)
 
 

@@ -169,9 +169,11 @@ def test_settings_that_cannot_be_are_refused(wrong):
 def test_a_deployment_that_is_fixed_keeps_its_replicas():
     two = np.array([1.0, 4.0])
     log = SimpleNamespace(
-        deployments=("db", "web"), gateway={"response_p95_s": np.ones(3)}, memory_granted=np.ones((3, 2)),
+        deployments=("db", "web"),
+        gateway={"response_p95_s": np.ones(3)},
+        memory_granted=np.ones((3, 2)),
         columns=dict.fromkeys(("cpu_cores", "num_replicas"), np.ones((3, 2))),
-    )  # fmt: skip
+    )
     twin = SimpleNamespace(interval_s=30.0, coverage=ScalingCoverage(two, two, two, two, two))
     limits = setting_of(ScaleConfig(fixed=("db",)), twin, log).limits
     np.testing.assert_array_equal(limits.min_replicas, [1.0, 1.0])

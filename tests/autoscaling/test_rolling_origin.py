@@ -20,10 +20,13 @@ def a_log(_archive, days, _deployments):
     number = PER_DAY * len(days)
     ones = np.ones(number)
     return SimpleNamespace(
-        days=list(days), time_s=np.arange(number) * certifying.DAY_S / PER_DAY, interval_s=21600.0,
-        columns={name: ones[:, None] for name in ("cpu_cores_used", "ready_replicas")}, censored=ones < 1.0,
+        days=list(days),
+        time_s=np.arange(number) * certifying.DAY_S / PER_DAY,
+        interval_s=21600.0,
+        columns={name: ones[:, None] for name in ("cpu_cores_used", "ready_replicas")},
+        censored=ones < 1.0,
         gateway={name: ones for name in ("response_s", "response_p95_s", "request_rate_per_s")},
-    )  # fmt: skip
+    )
 
 
 def a_twin(log):

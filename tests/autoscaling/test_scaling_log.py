@@ -26,9 +26,15 @@ MIDNIGHT_US = int(dt.datetime(2024, 1, 1, tzinfo=dt.UTC).timestamp()) * 1_000_00
 
 def row(interval, deployment, interval_s=30.0, **values):
     usual = {
-        "cpu_cores": 0.5, "memory_gib": 0.25, "num_replicas": 2, "cpu_cores_used": 0.2, "memory_gib_used": 0.1,
-        "request_rate_per_s": 40.0, "response_s": 0.02, "num_failures": 0,
-    }  # fmt: skip
+        "cpu_cores": 0.5,
+        "memory_gib": 0.25,
+        "num_replicas": 2,
+        "cpu_cores_used": 0.2,
+        "memory_gib_used": 0.1,
+        "request_rate_per_s": 40.0,
+        "response_s": 0.02,
+        "num_failures": 0,
+    }
     if deployment == GATEWAY:
         usual = {"request_rate_per_s": 10.0, "response_s": 0.05, "response_p95_s": 0.15, "num_failures": 0}
     at_us = MIDNIGHT_US + round(interval * interval_s * 1e6)

@@ -118,16 +118,26 @@ def test_a_table_of_several_rates_is_no_series(tmp_path):
 
 @pytest.mark.parametrize(
     ("gain", "least", "told_of_it"),
-    [(0.9, 0.5, ""), (0.9, 0.2, "does not show"), (0.9, -0.1, "does not show"), (-0.5, -1.2, "does not show"),
-     (-0.5, -0.7, "keep what runs")],
-)  # fmt: skip
+    [
+        (0.9, 0.5, ""),
+        (0.9, 0.2, "does not show"),
+        (0.9, -0.1, "does not show"),
+        (-0.5, -1.2, "does not show"),
+        (-0.5, -0.7, "keep what runs"),
+    ],
+)
 def test_a_training_holds_what_it_hands_over_against_the_logs_own_grants(gain, least, told_of_it):
     figures = {"reward": -4.0, "cpu_cores": 1.0, "mean_response_s": 0.1}
     facts = {
-        "objective_s": 0.5, "objective_is_given": True, "tried": {"hpa_sized": figures}, "logged_reward": -5.0,
-        "off_by": 0.3, "recommended": "hpa_sized", "best_learned": "",
+        "objective_s": 0.5,
+        "objective_is_given": True,
+        "tried": {"hpa_sized": figures},
+        "logged_reward": -5.0,
+        "off_by": 0.3,
+        "recommended": "hpa_sized",
+        "best_learned": "",
         "over_log": {"hpa_sized": {"gain": gain, "least": least}},
-    }  # fmt: skip
+    }
     told = trained(facts)
     said = f"reward -5.00, as logged; hpa_sized gains {gain:.2f} over it under the load of the log, {least:.2f} at"
     assert any(said in line for line in told)
@@ -137,9 +147,12 @@ def test_a_training_holds_what_it_hands_over_against_the_logs_own_grants(gain, l
 
 def test_a_training_tells_what_its_teacher_was_trained_for_where_that_is_not_what_all_are_judged_by():
     facts = {
-        "objective_s": 0.5, "objective_is_given": True, "recommended": "hpa_sized", "best_learned": "",
+        "objective_s": 0.5,
+        "objective_is_given": True,
+        "recommended": "hpa_sized",
+        "best_learned": "",
         "tried": {"hpa_sized": {"reward": -4.0, "cpu_cores": 1.0, "mean_response_s": 0.1}},
-    }  # fmt: skip
+    }
     usual = trained(facts)
     assert trained(facts | {"teacher_reward": "cost_under_slo"}) == usual
     (told,) = set(trained(facts | {"teacher_reward": "drpc_quotient"})) - set(usual)
@@ -220,9 +233,13 @@ def test_a_violation_costs_more_in_a_larger_application():
 def test_an_objective_that_is_not_kept_is_told_with_what_could_be(objective_s, kept, words):
     figures = {"cpu_cores": 1.0, "mean_response_s": 0.1, "reward": -4.0, "objective_kept": kept}
     facts = {
-        "objective_s": objective_s, "objective_is_given": True, "tried": {"hpa_sized": figures}, "reachable_s": 0.0901,
-        "recommended": "hpa_sized", "best_learned": "",
-    }  # fmt: skip
+        "objective_s": objective_s,
+        "objective_is_given": True,
+        "tried": {"hpa_sized": figures},
+        "reachable_s": 0.0901,
+        "recommended": "hpa_sized",
+        "best_learned": "",
+    }
     told = trained(facts)
     found = [line for line in told if words and line.startswith(words)]
     assert len(found) == bool(words)

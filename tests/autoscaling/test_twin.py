@@ -111,7 +111,7 @@ def test_cores_that_were_never_granted_save_processor_time_and_no_other(waits_s,
     for rho in (0.3, 0.6, 0.8):
         found = law_s(
             laws.log_floor, laws.gamma, laws.log_beta, laws.log_power, jnp.float32(rho), jnp.float32(1.0)
-        )  # fmt: skip
+        )
         ratio = np.asarray(found) * (1.0 - rho) / (waits_s + WORK_S)
         assert quickest_s[0] < ratio.min() <= ratio.max() < quickest_s[1]
 

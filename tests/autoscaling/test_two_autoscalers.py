@@ -55,9 +55,15 @@ def controller_of(cluster, identity, clock):
     policy, _ = policy_of(0.6)
     lead = Leading(KubeLease(cluster, "shop", "one"), identity, 60.0, clock)
     return Controller(
-        Guard(ScalingPolicy(policy.setting, dict(policy_of(0.6)[1])), GuardConfig()), Monitored(), cluster, "shop",
-        NAMES, None, lambda: NOW_S, lead,
-    )  # fmt: skip
+        Guard(ScalingPolicy(policy.setting, dict(policy_of(0.6)[1])), GuardConfig()),
+        Monitored(),
+        cluster,
+        "shop",
+        NAMES,
+        None,
+        lambda: NOW_S,
+        lead,
+    )
 
 
 def test_of_two_autoscalers_one_writes_and_the_other_takes_over_when_it_is_gone():

@@ -63,20 +63,22 @@ def piece(
         codes = pa.array(generator.integers(0, num_labels, num), pa.int32())
         return pa.DictionaryArray.from_arrays(codes, names)
 
-    return pa.table({
-        "request_id": pa.array([f"r{index}" for index in range(first, first + num)]),
-        "arrival": pa.array(arrival).cast(instant),
-        "site": labels("site", 5),
-        "service": labels("service", 30),
-        "agent": labels("agent", 2_000),
-        "cpu_cores": generator.integers(1, 64, num).astype(np.float64),
-        "memory_gib": generator.lognormal(1.0, 1.0, num),
-        "requested_run_s": np.rint(generator.lognormal(7.0, 1.0, num)),
-        "start": pa.array(start).cast(instant),
-        "finish": pa.array(finish).cast(instant),
-        "status": pa.DictionaryArray.from_arrays(pa.array(np.zeros(num, np.int32)), ["completed"]),
-        "ran_node": labels("node", 500),
-    })  # fmt: skip
+    return pa.table(
+        {
+            "request_id": pa.array([f"r{index}" for index in range(first, first + num)]),
+            "arrival": pa.array(arrival).cast(instant),
+            "site": labels("site", 5),
+            "service": labels("service", 30),
+            "agent": labels("agent", 2_000),
+            "cpu_cores": generator.integers(1, 64, num).astype(np.float64),
+            "memory_gib": generator.lognormal(1.0, 1.0, num),
+            "requested_run_s": np.rint(generator.lognormal(7.0, 1.0, num)),
+            "start": pa.array(start).cast(instant),
+            "finish": pa.array(finish).cast(instant),
+            "status": pa.DictionaryArray.from_arrays(pa.array(np.zeros(num, np.int32)), ["completed"]),
+            "ran_node": labels("node", 500),
+        }
+    )
 
 
 def scan_archive(path: Path) -> int:

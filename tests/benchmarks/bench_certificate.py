@@ -137,9 +137,14 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--closed-loop", action="store_true", help="all lines of the truth without a fault")
     chosen = parser.parse_args(arguments)
     config = CertifyConfig(
-        max_days=NUM_HELD, enough_rows=1, num_steps=128, max_rows=500, num_replicates=200, rankings=False,
+        max_days=NUM_HELD,
+        enough_rows=1,
+        num_steps=128,
+        max_rows=500,
+        num_replicates=200,
+        rankings=False,
         clone_updates=400,
-    )  # fmt: skip
+    )
     found: list[Found] = []
     for name in chosen.worlds:
         for seed in range(chosen.seed, chosen.seed + chosen.logs):

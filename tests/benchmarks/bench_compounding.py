@@ -105,9 +105,13 @@ def day_case(
 def methods(steps: int, game: int) -> dict[str, Simulates]:
     """All ways to learn answers."""
     shared = {
-        "hidden": (32,), "num_members": 2, "num_streams": 8, "num_warm": steps, "learning_rate": 5e-3,
+        "hidden": (32,),
+        "num_members": 2,
+        "num_streams": 8,
+        "num_warm": steps,
+        "learning_rate": 5e-3,
         "evaluate_every": 50,
-    }  # fmt: skip
+    }
     played = {**shared, "num_steps": game}
     answers = AnswerConfig(num_members=2, hidden=(64, 64), num_steps=4 * steps, learning_rate=2e-3)
     return {
@@ -170,8 +174,9 @@ def main(arguments: list[str]) -> None:
         print(
             f"seed {seed}: {case.train.num_windows} windows to learn from, {case.test.num_windows} to live\n"
             f"{as_table(found, case.horizons)}\n",
-            file=sys.stderr, flush=True,
-        )  # fmt: skip
+            file=sys.stderr,
+            flush=True,
+        )
     found = together(of_seeds)
     print(as_table(found, case.horizons))
     if DEFAULT in wanted:

@@ -37,9 +37,15 @@ NUM_LOG_DAYS, NUM_TRAIN_DAYS, NUM_REPLICATIONS = 6, 3, 2
 LATER = {"next day": (NUM_LOG_DAYS, 0.0), "four weeks": (NUM_LOG_DAYS + 28, 0.25)}
 """Name -> day, and how far run times have moved."""
 POLICIES = (
-    "ladder", "expected_on_time", "expected_on_time_tuned", "least_expected_response", "least_expected_response_tuned",
-    "twin", "residual", "bc_greedy",
-)  # fmt: skip
+    "ladder",
+    "expected_on_time",
+    "expected_on_time_tuned",
+    "least_expected_response",
+    "least_expected_response_tuned",
+    "twin",
+    "residual",
+    "bc_greedy",
+)
 LOGGED, SHORTEST = "logged", "shortest_queue"
 
 
@@ -68,9 +74,13 @@ class Bundle(Dispatcher):
     def choose(self, number: int, job: Job, _in_flight: Sequence[float]) -> tuple[int, float]:
         now_s = FIRST_DAY_S + job.arrival_s
         request = Request(
-            cpu_cores=job.cores, gpus=job.gpus, site="here", service=f"s{job.service}", requested_run_s=job.declared_s,
+            cpu_cores=job.cores,
+            gpus=job.gpus,
+            site="here",
+            service=f"s{job.service}",
+            requested_run_s=job.declared_s,
             deadline_s=job.deadline_s if self._world.deadlines else None,
-        )  # fmt: skip
+        )
         node = str(self._ledger.decide(request, now_s).node)
         self._ledger.place(number, node, request, now_s)
         return int(node.removeprefix("n")), 1.0

@@ -142,8 +142,11 @@ def phases(case: Bench) -> dict[str, Callable[[], Any]]:
         "nodes": (serve, (held, from_s)),
         "bookkeeping": (problem.apply, (inner, action, outcome, action)),
         "observations and masks": (lambda one: (problem.observe(one), problem.legal(one)), (inner,)),
-        "policy network": (network_policy(case), (jax.random.key(7), problem.observe(inner), problem.legal(inner))),
-    }  # fmt: skip
+        "policy network": (
+            network_policy(case),
+            (jax.random.key(7), problem.observe(inner), problem.legal(inner)),
+        ),
+    }
 
     def timed(part: Callable[..., Any], given: tuple) -> Callable[[], Any]:
         compiled = jax.jit(part)

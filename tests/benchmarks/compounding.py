@@ -188,9 +188,11 @@ def _long_enough(windows: Windows, horizon: int) -> Windows:
     reaches = np.flatnonzero(windows.length > horizon)
     if not len(reaches):
         raise ConfigError(
-            f"no window is longer than {horizon} decisions", where=f"{windows.num_windows} windows",
-            allowed=f"horizons below {int(windows.length.max())}", advice="cut longer windows",
-        )  # fmt: skip
+            f"no window is longer than {horizon} decisions",
+            where=f"{windows.num_windows} windows",
+            allowed=f"horizons below {int(windows.length.max())}",
+            advice="cut longer windows",
+        )
     return select(windows, reaches)
 
 

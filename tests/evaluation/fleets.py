@@ -179,9 +179,13 @@ NOON = dt.datetime(2026, 3, 4, 12, tzinfo=dt.UTC)
 
 
 EACH = {
-    "edge": (EXPORTED, 0), "kept": (KEPT, 10), "failed": (FAILED, 11), "unsure": (CANNOT_TELL, 12), "bad": (ERROR, 2),
+    "edge": (EXPORTED, 0),
+    "kept": (KEPT, 10),
+    "failed": (FAILED, 11),
+    "unsure": (CANNOT_TELL, 12),
+    "bad": (ERROR, 2),
     "bug": (BUG, 1),
-}  # fmt: skip
+}
 
 
 def tasks_of(fleet: Fleet) -> list[ClusterTask]:

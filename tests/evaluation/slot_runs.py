@@ -155,9 +155,14 @@ def small_kais(num_sites: int = 2, num_nodes: int = 3) -> World:
     cloud = [node for node in world.nodes if node.site == world.cloud_site][:2]
     share = sum(n.cpu_cores * n.speed for n in kept + cloud) / sum(n.cpu_cores * n.speed for n in world.nodes)
     return replace(
-        world, sites=sites, nodes=(*kept, *cloud), services=world.services[:8], num_agents=20,
-        requests_per_day=world.requests_per_day * share, drift=type(world.drift)(),
-    )  # fmt: skip
+        world,
+        sites=sites,
+        nodes=(*kept, *cloud),
+        services=world.services[:8],
+        num_agents=20,
+        requests_per_day=world.requests_per_day * share,
+        drift=type(world.drift)(),
+    )
 
 
 def eventful(world: World) -> World:

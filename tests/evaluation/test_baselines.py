@@ -38,9 +38,14 @@ def cluster():
     """Four nodes of four cores and 8 GiB at two sites."""
     capacity = np.array([[4.0] * 4, [8.0] * 4, [0.0] * 4])
     return replace(
-        two_nodes(), node_names=tuple("abcd"), capacity=capacity, unit_capacity=capacity,
-        site_of_node=np.array([0, 0, 1, 1]), is_cloud=np.zeros(4, bool), rules=np.ones((1, 4), bool),
-    )  # fmt: skip
+        two_nodes(),
+        node_names=tuple("abcd"),
+        capacity=capacity,
+        unit_capacity=capacity,
+        site_of_node=np.array([0, 0, 1, 1]),
+        is_cloud=np.zeros(4, bool),
+        rules=np.ones((1, 4), bool),
+    )
 
 
 def observation(name, values):
@@ -120,8 +125,12 @@ def test_kubernetes_scores_by_hand():
 
 
 def test_kubernetes_counts_what_runs_what_waits_and_what_is_asked_for():
-    seen = seen_as(free_cpu_cores=[0.5] * 4, waiting_share=np.log1p([0.25] * 4), needed_share=[0.25] * 4,
-                   free_memory_gib=[0.75] * 4)  # fmt: skip
+    seen = seen_as(
+        free_cpu_cores=[0.5] * 4,
+        waiting_share=np.log1p([0.25] * 4),
+        needed_share=[0.25] * 4,
+        free_memory_gib=[0.75] * 4,
+    )
     names = [feature.name for feature in request_features(cluster())]
     seen = seen._replace(request=seen.request.at[names.index("asked_memory_gib")].set(np.log1p(2.0)))
     cores, memory = requested_shares(cluster(), seen)

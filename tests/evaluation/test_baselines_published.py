@@ -115,9 +115,13 @@ def test_several_seats_spread_and_the_scheduler_knows_what_each_site_knows():
     """Each seat sees its own node rightly and the other as free: together they know both nodes' load."""
     own = np.eye(2)
     seen = seen_by_seats(
-        2, 2, same_site=own, free_cpu_cores=1.0, needed_share=0.1,
+        2,
+        2,
+        same_site=own,
+        free_cpu_cores=1.0,
+        needed_share=0.1,
         num_running=np.where(own > 0, np.log1p([[1.0], [9.0]]), 0.0),
-    )  # fmt: skip
+    )
     np.testing.assert_allclose(slot_costs(seen), [[1.0, 2.0], [9.0, 10.0]], rtol=1e-6)
     policy = jax.jit(FIRMAMENT.policy(cluster()))
     assert policy(jax.random.key(0), seen, jnp.ones((2, 2), bool)).tolist() == [0, 0]

@@ -38,9 +38,13 @@ def found(promised, certificate="pass", *, out_of_support=0.0, deciding="cannot 
         {"name": "clone", "verdict": deciding, "deciding": True},
     ]
     return {
-        "world": "w", "seed": 0, "shift_days": 1, "promised": values(*promised), "true": values(0.5, 0.9),
+        "world": "w",
+        "seed": 0,
+        "shift_days": 1,
+        "promised": values(*promised),
+        "true": values(0.5, 0.9),
         "certificate": {"verdict": certificate, "lines": lines},
-    }  # fmt: skip
+    }
 
 
 def test_each_policy_decides_in_its_own_streams_whatever_the_members():
@@ -98,9 +102,15 @@ def test_a_case_is_counted_by_what_its_certificate_should_have_said():
     assert summary(found((0.9, 0.5)))["rank_correlation"] < -0.999
     told = counts([summary(one) for one in (good, wrong, failed, marked, found((0.51, 0.9), "fail"))])
     assert told == {
-        "cases": 5, "passed": 3, "failed": 2, "deserving": 2, "deserving_passed": 1, "deserving_failed": 1,
-        "passed_beyond_deserving": 2, "cases_with_unwarned_errors": 1,
-    }  # fmt: skip
+        "cases": 5,
+        "passed": 3,
+        "failed": 2,
+        "deserving": 2,
+        "deserving_passed": 1,
+        "deserving_failed": 1,
+        "passed_beyond_deserving": 2,
+        "cases_with_unwarned_errors": 1,
+    }
     rows = as_json([wrong], {})["rows"]
     assert {"world", "policy", "shift_days", "on_time", "low", "high", "promised", "certificate"} <= set(
         rows[0]

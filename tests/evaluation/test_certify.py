@@ -251,8 +251,11 @@ def altered(made, folder, change):
         type_ = rows.schema.field(name).type
         column = pc.cast(rows[name], pa.string()) if pa.types.is_dictionary(type_) else rows[name]
         column = pc.if_else(late, pa.scalar(value, column.type), column)
-        rows = rows.set_column(rows.column_names.index(name), name, pc.cast(column, type_) if type_ == column.type
-                               else column.combine_chunks().dictionary_encode())  # fmt: skip
+        rows = rows.set_column(
+            rows.column_names.index(name),
+            name,
+            pc.cast(column, type_) if type_ == column.type else column.combine_chunks().dictionary_encode(),
+        )
     with ArchiveWriter(folder, source={}, facts={}) as writer:
         writer.write("nodes", archive.nodes(), source="nodes", first_row=0, raw=None)
         writer.write("requests", rows, source="requests", first_row=0, raw=None)

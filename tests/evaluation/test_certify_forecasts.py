@@ -126,9 +126,12 @@ def resentful(told: Forecast) -> Forecast:
     kept = random.random(told.draws_accepted.shape) < share
     unknown = np.where(accepted, 0.0, np.nan)
     return told._replace(
-        accepted=accepted, status=np.where(accepted, COMPLETED, REJECTED), wait_s=told.wait_s + unknown,
-        run_s=told.run_s + unknown, draws_accepted=told.draws_accepted & kept,
-    )  # fmt: skip
+        accepted=accepted,
+        status=np.where(accepted, COMPLETED, REJECTED),
+        wait_s=told.wait_s + unknown,
+        run_s=told.run_s + unknown,
+        draws_accepted=told.draws_accepted & kept,
+    )
 
 
 @pytest.mark.parametrize("num_agents", [30, 290])

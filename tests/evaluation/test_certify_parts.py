@@ -56,11 +56,17 @@ def test_a_log_ends_where_it_was_cut_off_or_at_midnight(tmp_path, last_ends, end
     """Of a log exported at ten, runs that end later are unknown, and so must a twin's be."""
     day = dt.datetime(2024, 1, 1, tzinfo=dt.UTC)
     rows = [
-        {"request_id": str(number), "site": "here", "arrival": day + dt.timedelta(hours=arrives),
-         "start": day + dt.timedelta(hours=arrives), "node_id": "a", "status": "completed" if ends else "unknown",
-         "finish": None if ends is None else day + dt.timedelta(hours=ends)}
+        {
+            "request_id": str(number),
+            "site": "here",
+            "arrival": day + dt.timedelta(hours=arrives),
+            "start": day + dt.timedelta(hours=arrives),
+            "node_id": "a",
+            "status": "completed" if ends else "unknown",
+            "finish": None if ends is None else day + dt.timedelta(hours=ends),
+        }
         for number, (arrives, ends) in enumerate([(1.0, 10.0), (2.0, 3.0), (8.0, last_ends)])
-    ]  # fmt: skip
+    ]
     nodes = [{"node_id": "a", "site": "here", "tier": "edge", "cpu_cores": 4.0}]
     with ArchiveWriter(tmp_path / "log", source={}, facts={}) as writer:
         for name, spec, table in (("nodes", NODES, nodes), ("requests", REQUESTS, rows)):
@@ -249,9 +255,14 @@ def test_a_verdict_without_a_closed_loop_says_so():
     level = replace(good, section="closed loop", name="share on time, twin less log")
     (resting,) = resting_on(clone, [level])
     made = certificate_of(
-        [clone, good, resting], {"answers": "", "closed loop": ""}, {}, QUICK, twin="aa", archive="bb",
+        [clone, good, resting],
+        {"answers": "", "closed loop": ""},
+        {},
+        QUICK,
+        twin="aa",
+        archive="bb",
         train_days=[dt.date(2024, 1, 1)],
-    )  # fmt: skip
+    )
     assert made.verdict is Verdict.PASS
     assert made.untested == ("share on time, twin less log",)
     assert made.in_words().startswith(
@@ -272,9 +283,14 @@ def test_a_twin_does_not_pass_because_more_days_were_needed_to_show_that_the_clo
     (resting,) = resting_on(clone, [level])
     assert resting.verdict is Verdict.CANNOT_TELL
     made = certificate_of(
-        [clone, resting], {"answers": "", "closed loop": ""}, {}, QUICK, twin="aa", archive="bb",
+        [clone, resting],
+        {"answers": "", "closed loop": ""},
+        {},
+        QUICK,
+        twin="aa",
+        archive="bb",
         train_days=[dt.date(2024, 1, 1)],
-    )  # fmt: skip
+    )
     assert made.verdict is Verdict.CANNOT_TELL
     assert made.untested == (level.name,)
     assert "clone_updates" in " ".join(withheld_in_words(made))
@@ -343,10 +359,16 @@ def test_tasks_find_what_they_read_from_any_folder():
 
     with pytest.raises(StopIteration):
         certify(
-            SimpleNamespace(encoding=None), SimpleNamespace(path=Path("archive")), None, QUICK, SilentProgress(),
-            twin_hash="", population=Path("drawn"), twin_path=Path("twin"),
+            SimpleNamespace(encoding=None),
+            SimpleNamespace(path=Path("archive")),
+            None,
+            QUICK,
+            SilentProgress(),
+            twin_hash="",
+            population=Path("drawn"),
+            twin_path=Path("twin"),
             keep=SimpleNamespace(folder=Path("/kept"), ahead=ahead),
-        )  # fmt: skip
+        )
     assert {path.name for path in seen} == {"twin", "archive", "drawn"}
     assert all(path.is_absolute() for path in seen)
 

@@ -36,9 +36,13 @@ def with_failures(seed: int, share_again: float = 0.0):
     status = np.where(failed, np.where(random.random(num_rows) < 0.5, FAILED, DROPPED), COMPLETED)[order]
     wait_s, run_s = (np.nan_to_num(column, nan=10.0)[order] for column in (told.wait_s, told.run_s))
     return told._replace(
-        arrival_s=arrival_s[order], agent=agent[order], service=service[order], status=status,
-        wait_s=np.where(status == DROPPED, np.nan, wait_s), run_s=np.where(status == DROPPED, np.nan, run_s),
-    )  # fmt: skip
+        arrival_s=arrival_s[order],
+        agent=agent[order],
+        service=service[order],
+        status=status,
+        wait_s=np.where(status == DROPPED, np.nan, wait_s),
+        run_s=np.where(status == DROPPED, np.nan, run_s),
+    )
 
 
 @pytest.mark.parametrize("seed", range(4))

@@ -138,8 +138,10 @@ def test_import_without_room_says_where_and_how_much(log, tmp_path):
     )
     done = subprocess.run(
         [sys.executable, "-c", program, *words],
-        capture_output=True, text=True, cwd=Path(__file__).resolve().parents[2],
-    )  # fmt: skip
+        capture_output=True,
+        text=True,
+        cwd=Path(__file__).resolve().parents[2],
+    )
     assert done.returncode == 2
     assert "a file would be larger than is allowed here: archive could not be written" in done.stderr
     assert f"where: {tmp_path}: " in done.stderr
@@ -192,10 +194,15 @@ def test_export_hands_over_the_policy_that_is_named(tmp_path, monkeypatch, named
 
 @pytest.mark.parametrize(
     ("given", "step", "is_refused"),
-    [(["--workers", "2"], "compare", True), (["--deadline", "5"], "compare", True),
-     (["--on", "local-cluster", "--workers", "1"], "compare", True), (["--workers", "1"], "compare", False),
-     (["--workers", "2"], "train", False), ([], "compare", False)],
-)  # fmt: skip
+    [
+        (["--workers", "2"], "compare", True),
+        (["--deadline", "5"], "compare", True),
+        (["--on", "local-cluster", "--workers", "1"], "compare", True),
+        (["--workers", "1"], "compare", False),
+        (["--workers", "2"], "train", False),
+        ([], "compare", False),
+    ],
+)
 def test_tasks_are_refused_where_a_problem_has_none(given, step, is_refused):
     parser = ArgumentParser()
     add_engine_arguments(parser)
@@ -224,9 +231,12 @@ def test_seed_and_judges_of_the_user_reach_a_comparison(tmp_path, monkeypatch, c
 
 def test_training_names_its_reward_and_the_value_with_the_held_out_member():
     facts = {
-        "seeds": [3], "reward_with_held_out_member": [0.75], "training_reward": [0.5], "kl_to_clone": [0.1],
+        "seeds": [3],
+        "reward_with_held_out_member": [0.75],
+        "training_reward": [0.5],
+        "kl_to_clone": [0.1],
         "ladder": "expected_on_time by .03",
-    }  # fmt: skip
+    }
     said, ladder = trained(facts)
     assert ladder == "ladder: expected_on_time by .03"
     assert "0.7500 with the member held out; training reward 0.5000 at the end, 0.100 nats" in said

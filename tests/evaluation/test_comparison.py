@@ -179,11 +179,14 @@ def test_intervals_over_two_seeds_stay_where_shares_and_times_can_be():
         [Run("replay", 0, name, concatenate(by_seed), by_seed=by_seed) for name, by_seed in each.items()]
     )
     found = with_judge(
-        found, JudgeFacts("ours", ""),
-        {(0, name): [UnitValues({"on_time": np.full(8, value)}) for value in pair]
-         for name, pair in {"random": (1.0, 1.0), "trained": (0.98, 0.1)}.items()},
+        found,
+        JudgeFacts("ours", ""),
+        {
+            (0, name): [UnitValues({"on_time": np.full(8, value)}) for value in pair]
+            for name, pair in {"random": (1.0, 1.0), "trained": (0.98, 0.1)}.items()
+        },
         IntervalConfig(),
-    )  # fmt: skip
+    )
     for judge in ("replay", "ours"):
         trained = found.cell(judge, 0, "trained", "on_time")
         assert 0.0 == trained.low < trained.value < trained.high == 1.0  # stretched over two seeds, and cut

@@ -29,12 +29,18 @@ def test_every_dependence_is_named_with_its_size():
         queues=("unknown", "low", "high", "higher"), priorities=Priorities((2, 2, 1, 0), True),
     )  # fmt: skip
     words = dependences_in_words(dependences_of(cluster))
-    for part in ("everywhere (by some 22%)", "nodes that are slower for a while (by some 65%)", "2 services whose runs",
-                 "after 600 s (up to 20 s)", "by up to 38%", "requests that wait for memory_gib and gpus",
-                 "2 nodes that sleep when idle (and wake within 120 s)",
-                 "nodes that lose what runs on them (up to 0.72 times in an hour of running)",
-                 "clients who repeat 62% of failed requests (after some 45 s)",
-                 "queues that go first and drive others out: higher, then high, then low"):  # fmt: skip
+    for part in (
+        "everywhere (by some 22%)",
+        "nodes that are slower for a while (by some 65%)",
+        "2 services whose runs",
+        "after 600 s (up to 20 s)",
+        "by up to 38%",
+        "requests that wait for memory_gib and gpus",
+        "2 nodes that sleep when idle (and wake within 120 s)",
+        "nodes that lose what runs on them (up to 0.72 times in an hour of running)",
+        "clients who repeat 62% of failed requests (after some 45 s)",
+        "queues that go first and drive others out: higher, then high, then low",
+    ):
         assert part in words
 
 

@@ -46,8 +46,11 @@ def test_an_error_of_a_task_says_all_that_it_said_there(two) -> None:
         two(refuses, [0, 1, 2], "files")
     error = caught.value
     assert (error.what, error.where, error.allowed, error.advice) == (
-        "not this one", "row 1", "others", "leave it out",
-    )  # fmt: skip
+        "not this one",
+        "row 1",
+        "others",
+        "leave it out",
+    )
 
 
 def test_tasks_of_a_worker_that_was_killed_run_again(two, tmp_path: Path) -> None:

@@ -201,8 +201,9 @@ def test_only_what_is_due_is_refreshed_and_bad_data_is_named_before_work_begins(
     assert [one.skipped for one in again] == [Why.NOT_DUE] * 2  # the error waits an hour
     assert main(["fleet", "refresh", str(tmp_path / "fleet.toml"), "--no-progress"]) == 0
     assert capsys.readouterr().out.splitlines() == [
-        "done: not refreshed, not due", "gone: not refreshed, not due",
-    ]  # fmt: skip
+        "done: not refreshed, not due",
+        "gone: not refreshed, not due",
+    ]
 
 
 def test_a_cluster_at_work_is_left_alone_and_its_records_stay(tmp_path: Path) -> None:

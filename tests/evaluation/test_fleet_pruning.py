@@ -239,12 +239,16 @@ def test_ancestors_are_the_transitive_closure() -> None:
         closure = np.linalg.matrix_power(edges.astype(float) + np.eye(12), 12) > 0
         products = [
             Holding(
-                Path(f"/nowhere/{index}"), What.PRODUCT,
-                Manifest("kind", content_hash=f"hash {index}",
-                         made_from={f"{other}": f"hash {other}" for other in np.flatnonzero(row)}),
+                Path(f"/nowhere/{index}"),
+                What.PRODUCT,
+                Manifest(
+                    "kind",
+                    content_hash=f"hash {index}",
+                    made_from={f"{other}": f"hash {other}" for other in np.flatnonzero(row)},
+                ),
             )
             for index, row in enumerate(edges)
-        ]  # fmt: skip
+        ]
         for index in range(12):
             found = {int(path.name) for path, _ in _with_ancestors(products[index].path, products)}
             assert found == set(np.flatnonzero(closure[index]).tolist())

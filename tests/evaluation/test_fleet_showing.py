@@ -114,8 +114,13 @@ def test_text_of_others_cannot_write_into_the_page(tmp_path: Path) -> None:
 
 def test_ages_in_words() -> None:
     assert [in_age(one) for one in (-5.0, 0.0, 299.0, 3600.0, 47 * 3600.0, 72 * 3600.0)] == [
-        "0 min", "0 min", "5 min", "1 h", "47 h", "3 d",
-    ]  # fmt: skip
+        "0 min",
+        "0 min",
+        "5 min",
+        "1 h",
+        "47 h",
+        "3 d",
+    ]
 
 
 def test_an_export_is_kept_with_what_it_was_made_from(tmp_path: Path) -> None:
@@ -124,8 +129,13 @@ def test_an_export_is_kept_with_what_it_was_made_from(tmp_path: Path) -> None:
     refreshed(cluster)
     (first,) = (cluster.work / "exports").iterdir()
     assert sorted(one.name for one in first.iterdir()) == [
-        "bundle", "candidate", "certificate", "decision", "policy", "twin",
-    ]  # fmt: skip
+        "bundle",
+        "candidate",
+        "certificate",
+        "decision",
+        "policy",
+        "twin",
+    ]
     hashes = {one.name: read_manifest(one).content_hash for one in first.iterdir()}
     order(tmp_path, "a", 8, FAILED)
     refreshed(cluster)

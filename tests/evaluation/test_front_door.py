@@ -44,9 +44,13 @@ from twin.placement.model import PlacementTwin
 ROOT = Path(__file__).resolve().parents[2]
 SHORT = AnswerConfig(num_members=2, hidden=(16,), num_steps=40, evaluate_every=20)
 QUICK = JudgeConfig(
-    copies=2, num_steps=64, num_fit_steps=20, num_true_days=6, off_policy_updates=20,
+    copies=2,
+    num_steps=64,
+    num_fit_steps=20,
+    num_true_days=6,
+    off_policy_updates=20,
     baselines=("random", "least_loaded", "least_expected_delay"),
-)  # fmt: skip
+)
 
 
 def block_of(page: str, heading: str) -> Any:
@@ -134,9 +138,13 @@ def test_the_judge_of_the_readme_counts_what_policy_and_log_agree_on() -> None:
     legal = np.ones((2, 3, 1, 2), bool)  # [steps, nodes, seats, windows]
     action = np.array([[[0, 1]], [[2, 2]]])
     log = SimpleNamespace(
-        observation=legal, legal=legal, action=action, active=np.array([[[True, True]], [[True, False]]]),
-        settled=np.ones(action.shape, bool), reward=np.array([[[1.0, 1.0]], [[0.0, 1.0]]]),
-    )  # fmt: skip
+        observation=legal,
+        legal=legal,
+        action=action,
+        active=np.array([[[True, True]], [[True, False]]]),
+        settled=np.ones(action.shape, bool),
+        reward=np.array([[[1.0, 1.0]], [[0.0, 1.0]]]),
+    )
     days = JudgedDays(cast(Any, None), None, 0, (), jax.random.key(0), lambda: log)
     values, weight = matching()(lambda _key, _seen, legal: jnp.full(legal.shape[1:], 2), days)
     np.testing.assert_array_equal(values["on_time"], [0.0, 0.0])
@@ -162,9 +170,12 @@ def test_ten_lines_from_an_archive_to_a_table(tmp_path: Path, monkeypatch: pytes
     rl = train(ppo(start=bc, num_updates=1, updates_per_look=1), twin.rollouts(streams=8), seeds=range(2))
     found = compare(
         {"bc": bc, "ppo": rl, "mine": fullest_share, "wrong": lambda key, seen, legal: seen.missing},
-        twin, split.test, intervals=IntervalConfig(num_replicates=200), judge=QUICK,
+        twin,
+        split.test,
+        intervals=IntervalConfig(num_replicates=200),
+        judge=QUICK,
         judges={"matching": matching(), "broken": lambda policy, days: policy},
-    )  # fmt: skip
+    )
 
     table = found.table("on_time")
     for name in ("bc", "ppo", "mine", "history", "least_loaded", "size_intervals"):
@@ -299,9 +310,15 @@ def test_days_and_comparisons_say_what_they_do_not_take(split: Split) -> None:
             shifted_days(cast(Any, wrong))
     given: dict[str, Any]
     for given in (
-        {"shifts": ["0d", "1d"]}, {"shifts": 1}, {"num_days": "1"}, {"num_days": 1.5}, {"num_days": True},
-        {"last_day": dt.datetime(2024, 1, 2)}, {"min_requests": None}, {"max_width_days": 1.5},
-    ):  # fmt: skip
+        {"shifts": ["0d", "1d"]},
+        {"shifts": 1},
+        {"num_days": "1"},
+        {"num_days": 1.5},
+        {"num_days": True},
+        {"last_day": dt.datetime(2024, 1, 2)},
+        {"min_requests": None},
+        {"max_width_days": 1.5},
+    ):
         with pytest.raises(
             ConfigError, match=rf"(?s)(is of the wrong type|is not a date).*{next(iter(given))}"
         ):

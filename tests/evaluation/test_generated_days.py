@@ -32,10 +32,14 @@ def test_a_piece_of_a_generated_day_looks_back_at_so_many_requests_and_all_in_fl
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     before = settled(
-        ("ended", 0, 9, "completed"), ("runs on", 1, 50, "completed"), ("refused", 2, None, "rejected"),
-        ("lost", 3, None, "unknown"), ("ends now", 4, 20, "failed"), ("new, ended", 5, 6, "completed"),
+        ("ended", 0, 9, "completed"),
+        ("runs on", 1, 50, "completed"),
+        ("refused", 2, None, "rejected"),
+        ("lost", 3, None, "unknown"),
+        ("ends now", 4, 20, "failed"),
+        ("new, ended", 5, 6, "completed"),
         ("new", 6, 30, "completed"),
-    )  # fmt: skip
+    )
     begins = pa.scalar(instant(20), INSTANT)
     assert _that_matter(before, begins) is before  # few enough: all that happened is looked up
     monkeypatch.setattr(generated_log, "MOST_BEFORE", 2)

@@ -119,8 +119,9 @@ def test_the_base_rule_of_a_lookahead_reads_the_clock_and_the_loads_of_the_syste
     def base(_key: Array, state: FrameState) -> Scaling:
         jax.debug.callback(
             lambda *read: seen.append(tuple(map(float, read))),
-            jnp.min(state.clock_s), jnp.nanmin(state.measured.busy),
-        )  # fmt: skip
+            jnp.min(state.clock_s),
+            jnp.nanmin(state.measured.busy),
+        )
         nothing = jnp.zeros((frames.num_changes, *state.clock_s.shape), jnp.int32)
         return Scaling(nothing, nothing)
 

@@ -84,9 +84,15 @@ def test_what_was_lost_on_an_overfull_node_was_neither_on_time_nor_completed():
 def rewarded(decisions):
     """[rows] the reward of every decision, where it is settled."""
     facts = PlacementDecisionInfo(
-        decisions.node, decisions.site, decisions.agent, decisions.off_site, decisions.arrival_s,
-        decisions.expected_run_s, decisions.deadline_s, decisions.demand,
-    )  # fmt: skip
+        decisions.node,
+        decisions.site,
+        decisions.agent,
+        decisions.off_site,
+        decisions.arrival_s,
+        decisions.expected_run_s,
+        decisions.deadline_s,
+        decisions.demand,
+    )
     outcome = PlacementOutcome(decisions.start_s, decisions.finish_s, decisions.status)
     reward = np.asarray(response_reward(PlacementConfig().worst_response, facts, outcome))
     return np.where(decisions.settled, reward, NAN)

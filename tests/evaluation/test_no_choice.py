@@ -91,9 +91,12 @@ def test_a_twin_without_a_choice_is_not_trained_in_and_ordering_is_named(tmp_pat
 def test_the_fit_tells_a_person_that_nothing_can_be_trained(monkeypatch):
     monkeypatch.setattr("evaluation.problems.placement.kit.spread_in_words", lambda _spread: "")
     facts = {
-        "train_days": ["2024-01-01"], "num_train_offers": 1, "held_out_log_likelihood": 0.0, "spread": {},
+        "train_days": ["2024-01-01"],
+        "num_train_offers": 1,
+        "held_out_log_likelihood": 0.0,
+        "spread": {},
         "population": {"kind": "none"},
-    }  # fmt: skip
+    }
     warnings = [line for line in fitted(facts | {NO_CHOICE: "one node"}) if line not in fitted(facts)]
     assert warnings == [
         "warning: one node, so nothing can be trained in this twin; "

@@ -38,9 +38,15 @@ def bandit(num_rows=6000, seed=0):
     reward = (random.random(num_rows) < MEAN[context, action]).astype(float)
     following = np.append(np.arange(1, num_rows), -1)
     logged = Logged(
-        np.eye(NUM_CONTEXTS, dtype=np.float32)[context], np.ones((num_rows, NUM_ACTIONS), bool), action, propensity,
-        reward, np.ones(num_rows), following, np.arange(num_rows) // 100,
-    )  # fmt: skip
+        np.eye(NUM_CONTEXTS, dtype=np.float32)[context],
+        np.ones((num_rows, NUM_ACTIONS), bool),
+        action,
+        propensity,
+        reward,
+        np.ones(num_rows),
+        following,
+        np.arange(num_rows) // 100,
+    )
     return logged, Target("wanted", TARGET[context])
 
 
@@ -125,10 +131,15 @@ def test_fitted_q_solves_the_equations_of_a_known_process():
     )
     wanted = (1 - DISCOUNT) * REWARD + DISCOUNT * value[FOLLOWING]
     logged = Logged(
-        np.eye(NUM_STATES, dtype=np.float32)[states], np.ones((num_rows, 3), bool), action,
-        np.full((num_rows, 3), 1 / 3), REWARD[states, action], np.full(num_rows, STEP_S),
-        np.append(np.arange(1, num_rows), -1), np.arange(num_rows) // 200,
-    )  # fmt: skip
+        np.eye(NUM_STATES, dtype=np.float32)[states],
+        np.ones((num_rows, 3), bool),
+        action,
+        np.full((num_rows, 3), 1 / 3),
+        REWARD[states, action],
+        np.full(num_rows, STEP_S),
+        np.append(np.arange(1, num_rows), -1),
+        np.arange(num_rows) // 200,
+    )
     fit = FittedQConfig(HORIZON_S, num_updates=1500, target_rate=0.05, hidden=(32,), learning_rate=5e-3)
     target = Target("fixed", policy[states])
     expected = REWARD[states]
@@ -194,8 +205,10 @@ def test_rows_hold_the_features_of_their_decisions_window_by_window():
     found = features_of(history, mask)
     wanted = [
         np.append(seen[0][step, :, :, 0, window].ravel(), seen[1][step, 0, window])
-        for window in range(5) for step in range(4) if mask[step, window]
-    ]  # fmt: skip
+        for window in range(5)
+        for step in range(4)
+        if mask[step, window]
+    ]
     np.testing.assert_array_equal(found, np.array(wanted, np.float32))
 
 

@@ -139,8 +139,9 @@ def test_what_lacks_most_is_added_first_where_most_memory_is_left(case: EdgeClou
     assert (first, second) == (few, many)
     room = np.where(
         case.hosts[few] & (memory_gib - used_gib >= case.replica_gib[few] - 1e-4),
-        1.0 - (used_gib + case.replica_gib[few]) / memory_gib - 2.0 * case.replicas[few], -np.inf,
-    )  # fmt: skip
+        1.0 - (used_gib + case.replica_gib[few]) / memory_gib - 2.0 * case.replicas[few],
+        -np.inf,
+    )
     assert room[first_node] == pytest.approx(room.max())
 
 

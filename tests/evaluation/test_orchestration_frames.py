@@ -96,10 +96,16 @@ def toy() -> Instance:
     2.8 replicas are busy on average if there are enough, so that a target of 0.8 asks for four, and for more in a busy
     frame."""
     world = World(
-        "toy", ("here",), (WorldNode("node", "here", "edge", 8, 16.0, 1.0),),
+        "toy",
+        ("here",),
+        (WorldNode("node", "here", "edge", 8, 16.0, 1.0),),
         (WorldService("only", 2.0, 1.0, 0.0, 6.0),),
-        local=Link(), requests_per_day=1.4 * 86_400.0, run=constant(), input=constant(), daily_amplitude=0.0,
-    )  # fmt: skip
+        local=Link(),
+        requests_per_day=1.4 * 86_400.0,
+        run=constant(),
+        input=constant(),
+        daily_amplitude=0.0,
+    )
     return instance(world, replace(SLOTS, most_replicas=1))
 
 
@@ -278,8 +284,10 @@ def test_a_later_day_begins_with_the_deployment_of_day_0() -> None:
 
 def test_unknown_policies_and_empty_runs_are_refused() -> None:
     assert default_pairs(("random",), ("static", "hpa")) == [
-        Pair("random", "static"), Pair("least_loaded", "static"), Pair("least_loaded", "hpa"),
-    ]  # fmt: skip
+        Pair("random", "static"),
+        Pair("least_loaded", "static"),
+        Pair("least_loaded", "hpa"),
+    ]
     world = preset("small")
     for days, pair, said in (
         ((0,), Pair("nobody", "static"), "nobody"),

@@ -173,8 +173,10 @@ def test_what_dispatches_in_one_place_is_handed_over_as_that_and_compared_with_i
     assert main([*words, "--config", str(config)]) == 0
     tried = read_manifest(tmp_path / "policy").extra["tried"]
     assert {one.split("+")[0] for one in tried} == {
-        "expected_on_time", "expected_on_time_central", "residual_central",
-    }  # fmt: skip
+        "expected_on_time",
+        "expected_on_time_central",
+        "residual_central",
+    }
     assert main(["export", str(tmp_path / "policy"), "--out", str(tmp_path / "bundle")]) == 0
     setting = load_network(tmp_path / "bundle").contract.setting
     assert (setting["view"], setting["delay_s"]) == ("full", 0.5)
@@ -191,9 +193,14 @@ def test_decisions_of_one_place_come_late_in_a_comparison(folder: Path) -> None:
     pair, chance = Pair(CENTRAL_RULE, "static"), learned_chance(fitted.edge, fitted.tables)
     at_once, late = (
         play_pairs(
-            fitted.edge, chance, fitted, [pair], config, rivals(fitted).joined(central_rivals(fitted, delay_s))
+            fitted.edge,
+            chance,
+            fitted,
+            [pair],
+            config,
+            rivals(fitted).joined(central_rivals(fitted, delay_s)),
         )[pair]
         for delay_s in (0.0, 3.0)
-    )  # fmt: skip
+    )
     np.testing.assert_array_equal(at_once[0], late[0])  # the same requests arrive
     assert late[1].sum() < at_once[1].sum()

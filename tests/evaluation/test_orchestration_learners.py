@@ -93,8 +93,9 @@ def test_every_name_of_the_papers_has_a_pair_and_what_is_missing_a_reason() -> N
     assert set(missing) == set(named) - {"greedy"}
     assert missing["kais"] == "not trained in this run: --learned cmmac,gpg"
     assert {name: APART[name] for name in ("kais_joint", "residual_alternating")} == {
-        "kais_joint": "kais", "residual_alternating": "residual_and_gpg",
-    }  # fmt: skip
+        "kais_joint": "kais",
+        "residual_alternating": "residual_and_gpg",
+    }
     assert {name_of(Pair(name, name)) for name in APART} == set(APART)
 
 
@@ -122,9 +123,13 @@ def test_several_repeats_have_students_interval_and_differences_paired_by_repeat
 
     def row(pair: Pair, on_time: float, num_trainings: int) -> dict[str, object]:
         return {
-            "name": name_of(pair), **pair._asdict(), "day": 0, "on_time": on_time, "cost_mib": 1.0,
+            "name": name_of(pair),
+            **pair._asdict(),
+            "day": 0,
+            "on_time": on_time,
+            "cost_mib": 1.0,
             "num_trainings": num_trainings,
-        }  # fmt: skip
+        }
 
     greedy, native, own = (
         Pair("least_loaded", "static"),

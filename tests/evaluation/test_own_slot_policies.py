@@ -130,10 +130,15 @@ def test_a_judge_of_ones_own_plays_the_pairs_that_our_judges_play(tmp_path) -> N
     twin, play = fit("orchestration", split.train), PlayConfig(num_frames=2, num_runs=2)
     pairs = [REFERENCE, Pair("random", "static")]
     found = compare_pairs(
-        {"mine": SlotPolicies(first_legal, "static")}, twin, *split.test, SilentProgress(), play=play,
-        intervals=IntervalConfig(num_replicates=200), pairs=pairs,
+        {"mine": SlotPolicies(first_legal, "static")},
+        twin,
+        *split.test,
+        SilentProgress(),
+        play=play,
+        intervals=IntervalConfig(num_replicates=200),
+        pairs=pairs,
         judges={"model": in_my_model, "broken": lambda pair, days: pair},
-    )  # fmt: skip
+    )
     assert set(found.refused) == {"judge broken"}
     mine = {cell.policy: cell.estimate.value for cell in found.cells if cell.judge == "model"}
     assert set(mine) == {"mine", *map(name_of, pairs)}

@@ -35,11 +35,16 @@ def made(late, num_units=14):
     ]
     return compare(
         runs,
-        archive={}, train_days=[], unit_kind="days",
+        archive={},
+        train_days=[],
+        unit_kind="days",
         policies=[PolicyFacts(name, "rule" if name in RULES else "trained", "") for name in late],
-        judges=[JudgeFacts("replay", "")], shifts=[ShiftFacts(0, (), 0)], references=RULES,
-        main_metric="on_time", config=IntervalConfig(num_replicates=300),
-    )  # fmt: skip
+        judges=[JudgeFacts("replay", "")],
+        shifts=[ShiftFacts(0, (), 0)],
+        references=RULES,
+        main_metric="on_time",
+        config=IntervalConfig(num_replicates=300),
+    )
 
 
 def test_the_ladder_is_held_against_the_rule_that_did_best():

@@ -87,8 +87,12 @@ def test_references_are_named_for_their_days_and_the_stale_one_knows_only_day_0(
     scores = bench_truth(SMALL, [0, 30], BENCH, policies=("random",), references=[mine, later])
     named = {(score.policy, score.day): score for score in scores}
     assert list(named) == [
-        ("random", 0), (REFERENCE, 0), ("random", 30), (REFERENCE, 30), (STALE_REFERENCE, 30)
-    ]  # fmt: skip
+        ("random", 0),
+        (REFERENCE, 0),
+        ("random", 30),
+        (REFERENCE, 30),
+        (STALE_REFERENCE, 30),
+    ]
     assert named[REFERENCE, 0].on_time.value > named["random", 0].on_time.value + 0.1
     assert not np.array_equal(named[REFERENCE, 30].per_day, named[STALE_REFERENCE, 30].per_day)
 

@@ -48,9 +48,14 @@ def refreshed(
     folder: Path, running: str | None, progress: SilentProgress | None = None
 ) -> tuple[ExportDecision, dict[str, Path]]:
     return refresh(
-        load_config(folder / "loose.toml"), folder, folder / "night", folder / "work",
-        None if running is None else folder / running, HELD_OUT, progress or SilentProgress(),
-    )  # fmt: skip
+        load_config(folder / "loose.toml"),
+        folder,
+        folder / "night",
+        folder / "work",
+        None if running is None else folder / running,
+        HELD_OUT,
+        progress or SilentProgress(),
+    )
 
 
 @pytest.mark.slow

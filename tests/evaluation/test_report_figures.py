@@ -48,10 +48,16 @@ def crowded():
         for policy in (*POLICIES, *own)
     ]
     return compare(
-        runs, archive={}, train_days=[], unit_kind="days", policies=[*POLICIES, *own],
-        judges=[JudgeFacts("replay", "made up")], shifts=[ShiftFacts(0, (), 1), ShiftFacts(7, (), 1)],
-        metrics=(ON_TIME,), config=IntervalConfig(num_replicates=200),
-    )  # fmt: skip
+        runs,
+        archive={},
+        train_days=[],
+        unit_kind="days",
+        policies=[*POLICIES, *own],
+        judges=[JudgeFacts("replay", "made up")],
+        shifts=[ShiftFacts(0, (), 1), ShiftFacts(7, (), 1)],
+        metrics=(ON_TIME,),
+        config=IntervalConfig(num_replicates=200),
+    )
 
 
 def names_beside_lines(svg, comparison):
@@ -64,8 +70,13 @@ def names_beside_lines(svg, comparison):
 def test_few_policies_stand_out_each_in_its_own_way_and_all_others_are_grey(crowded):
     strong = strong_policies(crowded)
     assert [one.policy for one in strong] == [
-        LADDER, "bc_greedy", "history", "size_intervals", "mine 0", "mine 1",
-    ]  # fmt: skip
+        LADDER,
+        "bc_greedy",
+        "history",
+        "size_intervals",
+        "mine 0",
+        "mine 1",
+    ]
     evaluations = {tuple(series_style(one.style).items()) for one in strong}
     assert len(evaluations) == len(strong) <= len(COLOURS) < len(crowded.policies)
     (panel,) = panels(crowded).values()
@@ -130,9 +141,12 @@ def test_the_clones_curve_stands_over_the_steps_of_its_looks(num_updates: int, d
     """Every evaluation comes after as many steps, and there are no more in all than were asked for."""
     (num_evaluations, look_every), steps = evaluations_of(num_updates), []
     fit_keeping_best(
-        0, lambda state, first, count: (state, (), 1.0), num_evaluations * look_every, look_every,
+        0,
+        lambda state, first, count: (state, (), 1.0),
+        num_evaluations * look_every,
+        look_every,
         on_evaluation=lambda fit: steps.append(int(fit.done)),
-    )  # fmt: skip
+    )
     assert steps == list(range(look_every, done + 1, look_every))
     assert look_every <= 25
     report = SimpleNamespace(held_out_log_likelihood=np.zeros((1, 1)))

@@ -33,12 +33,18 @@ def made_run(policy):
 def comparison():
     kind = {"index": "trained"}
     return compare(
-        [made_run(name) for name in NAMES], archive={}, train_days=["2030-01-01"], unit_kind="weeks",
+        [made_run(name) for name in NAMES],
+        archive={},
+        train_days=["2030-01-01"],
+        unit_kind="weeks",
         policies=[PolicyFacts(name, kind.get(name, "baseline"), "made up") for name in NAMES],
-        judges=[JudgeFacts("replay", "made up.")], shifts=[ShiftFacts(0, ("2030-01-02",), 160)],
-        metrics=(BOUNDED_SLOWDOWN,), references=("sjf+easy", "fcfs+easy"), lead_reference="sjf+easy",
+        judges=[JudgeFacts("replay", "made up.")],
+        shifts=[ShiftFacts(0, ("2030-01-02",), 160)],
+        metrics=(BOUNDED_SLOWDOWN,),
+        references=("sjf+easy", "fcfs+easy"),
+        lead_reference="sjf+easy",
         config=IntervalConfig(num_replicates=200),
-    )  # fmt: skip
+    )
 
 
 def test_table_plots_and_terminal_refer_to_the_same_policy(comparison):

@@ -89,9 +89,12 @@ def test_no_interval_of_a_makespan_over_the_best_one_begins_below_it():
 
 def test_scales_have_their_solvers_instances_and_networks():
     large = TABLE_5[-1].num_edges * TABLE_5[-1].num_requests
-    assert [name for name in ("exact", "lp_rounding", "corais_fc1_100", "ours", "insertion") if takes(name, large)] == [
-        "ours", "insertion",
-    ]  # fmt: skip
+    assert [
+        name for name in ("exact", "lp_rounding", "corais_fc1_100", "ours", "insertion") if takes(name, large)
+    ] == [
+        "ours",
+        "insertion",
+    ]
     config = CoraisConfig()
     wanted = {TABLE_3[0]: 1000, TABLE_4[0]: 100, TABLE_5[-1]: 10, EMPTY[0]: 1000}
     assert {scale: config.instances_of(scale) for scale in wanted} == wanted

@@ -38,9 +38,14 @@ TRAIN = TrainingConfig(
     from_logs=("cql",), from_logs_updates=2, tuning_streams=8, residual_updates=1,
 )  # fmt: skip
 TINY = Table2Config(
-    "small", certified=False, days=(0, 30), num_replications=6, max_requests=600, train=TRAIN,
+    "small",
+    certified=False,
+    days=(0, 30),
+    num_replications=6,
+    max_requests=600,
+    train=TRAIN,
     twin=AnswerConfig(num_members=2, hidden=(8,), num_steps=20, evaluate_every=10),
-)  # fmt: skip
+)
 
 
 @pytest.mark.slow
@@ -162,8 +167,10 @@ def test_seeds_and_lives_are_both_drawn_and_differences_are_paired():
     assert found["in_model_on_time"] == pytest.approx(0.9)
     assert (twin["promised"], twin["low"], twin["high"]) == (0.88, twin["on_time_low"], twin["on_time_high"])
     assert {one["reference"]: one["verdict"] for one in found["differences"]} == {
-        "random": "better", "expected_on_time": "better", "least_expected_response": "better"
-    }  # fmt: skip
+        "random": "better",
+        "expected_on_time": "better",
+        "least_expected_response": "better",
+    }
     low = simulated | {("reference", 0): simulated["expected_on_time", 0]}
     (row,) = (one for one in table(config, low, told, ())["beaten"] if one["policy"] == "twin")
     assert row["gap"] == pytest.approx(0.12)

@@ -35,10 +35,14 @@ from twin.placement.encode import cut_windows
 from twin.placement.learned import AnswerModel, answer_network, num_inputs
 
 TINY = Figure4Config(
-    "small", num_seeds=1, num_parts=2, num_replications=2, num_steps=64,
+    "small",
+    num_seeds=1,
+    num_parts=2,
+    num_replications=2,
+    num_steps=64,
     twin=AnswerConfig(num_members=2, hidden=(8,), num_steps=20, evaluate_every=10),
     training=TrainingConfig(clone_updates=2, clone_streams=4, network="narrow_scorer"),
-)  # fmt: skip
+)
 
 
 @pytest.fixture(scope="module")

@@ -17,11 +17,17 @@ def table_of(seed: int, level: float, ladder: float, rules: tuple[float, float])
     values = {"rule_a": rules[0], "rule_b": rules[1], "ladder": ladder}
     rows = [
         {
-            "policy": name, "shift_days": 7, "on_time": level + value, "on_time_low": 0.0, "on_time_high": 1.0,
-            "best_rule": best, "promised": level + value + 0.1, "num_seeds": 1,
+            "policy": name,
+            "shift_days": 7,
+            "on_time": level + value,
+            "on_time_low": 0.0,
+            "on_time_high": 1.0,
+            "best_rule": best,
+            "promised": level + value + 0.1,
+            "num_seeds": 1,
         }
         for name, value in values.items()
-    ]  # fmt: skip
+    ]
     return {
         "config": {"seed": seed, "max_requests": None}, "rows": rows, "chosen": "residual", "references": [],
         "certificate": "fail",

@@ -69,13 +69,19 @@ def test_a_killed_table_goes_on_where_it_was(log, tmp_path, monkeypatch):
 def test_figures_stand_over_the_floor_of_their_own_seed():
     def of(*values):
         return dict(zip(("columns", "pairs", "auc"), ({"service": values[0]}, *values[1:]), strict=True)) | {
-            "fit_cpu_s": 1.0, "warnings": [], "rows": {},
-        }  # fmt: skip
+            "fit_cpu_s": 1.0,
+            "warnings": [],
+            "rows": {},
+        }
 
     figures = {
-        (FLOOR, 0): of(0.01, 0.02, 0.48), (FLOOR, 1): of(0.01, 0.02, 0.52), (FLOOR, 2): of(0.01, 0.02, 0.9),
-        ("chain", 0): of(0.03, 0.02, 0.58), ("chain", 1): of(0.05, 0.02, 0.62), ("chain", 2): {"failed": "astray"},
-    }  # fmt: skip
+        (FLOOR, 0): of(0.01, 0.02, 0.48),
+        (FLOOR, 1): of(0.01, 0.02, 0.52),
+        (FLOOR, 2): of(0.01, 0.02, 0.9),
+        ("chain", 0): of(0.03, 0.02, 0.58),
+        ("chain", 1): of(0.05, 0.02, 0.62),
+        ("chain", 2): {"failed": "astray"},
+    }
     found = table(Table1Config(methods=("chain",), num_seeds=3), [MethodDistances("log", figures)])
     rows = {row["measure"]: row for row in found["rows"] if row["method"] == "chain"}
     assert {row["num_seeds"] for row in rows.values()} == {2}

@@ -105,11 +105,17 @@ def test_impatient_requests_are_lost_as_often_as_barrer_says():
     ("change", "offender"),
     [
         ({"services": with_service(0, only_on=("nowhere",))}, "no node, site or tier is called 'nowhere'"),
-        ({"services": with_service(0, only_on=("cloud",), never_on=("cloud",))}, "service-00: no node may host it"),
+        (
+            {"services": with_service(0, only_on=("cloud",), never_on=("cloud",))},
+            "service-00: no node may host it",
+        ),
         ({"services": with_service(0, never_on=("edge", "cloud"))}, "service-00: no node may host it"),
         ({"services": with_service(0, output_mib=-1.0)}, "service-00: output_mib is -1"),
         ({"services": with_service(0, share=0.0)}, "service-00: share is 0"),
-        ({"nodes": (replace(SMALL.nodes[0], discipline="lifo"), *SMALL.nodes[1:])}, "unknown discipline 'lifo'"),
+        (
+            {"nodes": (replace(SMALL.nodes[0], discipline="lifo"), *SMALL.nodes[1:])},
+            "unknown discipline 'lifo'",
+        ),
         ({"weekend_factor": 0.0}, "weekend_factor is 0"),
         ({"drift": Drift(hot_service="ghost", hot_share=0.5)}, "no service is called 'ghost'"),
         ({"drift": Drift(slowing=0.1, slowing_node=("north-1", "ghost"))}, "no node is called 'ghost'"),
@@ -121,7 +127,7 @@ def test_impatient_requests_are_lost_as_often_as_barrer_says():
         ({"link_faults": (LinkFault("lan", (0,), 0.0, 5.0),)}, "no link is called 'lan'"),
         ({"link_faults": (LinkFault("wan", (0,), 0.0, 5.0, 0.5),)}, "fault of link wan: slowdown is 0.5"),
     ],
-)  # fmt: skip
+)
 def test_impossible_options_are_refused_by_name(change, offender):
     refused_by_name(replace(SMALL, **change), offender)
 
@@ -131,8 +137,12 @@ def test_every_table_drifts_by_what_is_declared():
     world = replace(preset("small"), drift=drift)
     before, after = (conditions(world, day) for day in (0, 15))
     for name, exponent in (
-        ("work_s", 0.5), ("input_mib", -0.2), ("deadline_s", 0.1), ("latency_s", 0.7), ("s_per_mib", 0.4)
-    ):  # fmt: skip
+        ("work_s", 0.5),
+        ("input_mib", -0.2),
+        ("deadline_s", 0.1),
+        ("latency_s", 0.7),
+        ("s_per_mib", 0.4),
+    ):
         np.testing.assert_allclose(
             getattr(after, name), getattr(before, name) * np.exp(exponent / 2), rtol=1e-6
         )

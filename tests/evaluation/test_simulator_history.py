@@ -95,9 +95,11 @@ def test_permuting_or_padding_nodes_changes_nothing(num_extra):
     order = np.concatenate([random.permutation(nodes), np.zeros(num_extra, np.int64)])
     place = np.argsort(order[:nodes])
     moved = today._replace(
-        core_exists=today.core_exists[:, order], speed=today.speed[order],
-        affinity=today.affinity[:, order], link=today.link[:, order],
-    )  # fmt: skip
+        core_exists=today.core_exists[:, order],
+        speed=today.speed[order],
+        affinity=today.affinity[:, order],
+        link=today.link[:, order],
+    )
     wide = names._replace(world_node=np.arange(nodes + num_extra, dtype=np.int32))
     got_free_s, got = one_answer(moved, wide, free_s[:, order], place[node].astype(np.int32))
     for one, two in zip(leaves(expected), leaves(got), strict=True):

@@ -63,8 +63,12 @@ def test_a_simulated_log_is_a_clean_usable_archive_with_its_truth_beside_it(arch
     secret = pq.read_table(truth_folder(archive.path) / "propensities.parquet")
     assert sorted(secret["request_id"].to_pylist()) == sorted(rows["request_id"].to_pylist())
     assert archive.facts["ground_truth"] == {
-        "preset": "small", "seed": 0, "behaviour": "mix", "first_day": "2024-01-01", "num_days": NUM_DAYS
-    }  # fmt: skip
+        "preset": "small",
+        "seed": 0,
+        "behaviour": "mix",
+        "first_day": "2024-01-01",
+        "num_days": NUM_DAYS,
+    }
 
 
 def test_an_archive_holds_the_history_that_was_played(archive, encoding):

@@ -269,8 +269,10 @@ def assert_listed(log, days):
         assert rows["site"].to_pylist() == [SMALL.sites[population.site[agent]] for agent in day.agent]
         assert rows["service"].to_pylist() == [SMALL.services[service].name for service in day.service]
         for name, leaf in (
-            ("requested_run_s", day.expected_run_s), ("input_mib", day.input_mib), ("deadline_s", day.deadline_s)
-        ):  # fmt: skip
+            ("requested_run_s", day.expected_run_s),
+            ("input_mib", day.input_mib),
+            ("deadline_s", day.deadline_s),
+        ):
             np.testing.assert_allclose(rows[name].to_numpy(), leaf, rtol=1e-6, err_msg=name)
 
 

@@ -133,7 +133,10 @@ def test_a_world_stands_without_a_preset(tmp_path: Path) -> None:
         ('like = "small"\n[every_service]\nonly_on = ["cloud"]\nnever_on = ["cloud"]', "no node may host"),
         ('like = "small"\nload = 0.5\n[wan]\nlatency_s = inf', "finite"),
         ('like = "small"\n[drift]\nmix = -inf', r"-inf is no setting\n.*drift: mix"),
-        ('like = "small"\n[declared]\nrounded_to_s = [1, nan, 30]', r"nan is no setting\n.*declared: rounded_to_s"),
+        (
+            'like = "small"\n[declared]\nrounded_to_s = [1, nan, 30]',
+            r"nan is no setting\n.*declared: rounded_to_s",
+        ),
         ('like = "small"\nload = ' + "9" * 400, "too many digits"),
         ("sites = [", "not TOML"),
         ('sites = ["here"]', "nodes, services"),
@@ -143,7 +146,7 @@ def test_a_world_stands_without_a_preset(tmp_path: Path) -> None:
         ('like = "small"\n[every_node]\ncpu_cores = 0', "every_node sets cpu_cores"),
         ('like = "small"\n[every_service]\nmemory_gib = 1000', "every_service sets memory_gib"),
     ],
-)  # fmt: skip
+)
 def test_worlds_that_cannot_be_are_refused_by_name(tmp_path: Path, text: str, named: str) -> None:
     with pytest.raises(ConfigError, match=named):
         load_world(written(tmp_path, text))

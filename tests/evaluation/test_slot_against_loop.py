@@ -19,14 +19,19 @@ SLOTS = 300
 STATUS = {0: "completed", 1: "failed", 2: "dropped", 3: "refused"}
 CONFIGS = {
     "everything": SlotConfig(
-        eap_queue=HYBRID, node_queue=HYBRID, drop_served=False, agents_answer=True, node_places=6, queue_places=4,
+        eap_queue=HYBRID,
+        node_queue=HYBRID,
+        drop_served=False,
+        agents_answer=True,
+        node_places=6,
+        queue_places=4,
         arrivals_per_slot=1,
     ),
     "greedy": SlotConfig(
         eap_queue=DELAY_GREEDY, node_queue=DELAY_GREEDY, only_where_room=True, node_places=5
     ),
     "plain": SlotConfig(),
-}  # fmt: skip
+}
 """The first with everything that worlds and deployments can do; the others leave both alone."""
 
 

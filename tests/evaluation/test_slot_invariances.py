@@ -111,9 +111,15 @@ def test_processor_sharing_does_not_care_for_the_law_of_the_work() -> None:
     load, slot_s, num_slots = 0.6, 0.05, 24_000
     services = (WorldService("only", 1.0, 0.0, 0.0, 1e6),)
     world = World(
-        "sharing", ("here",), (WorldNode("node", "here", "edge", 1, 1.0, 1.0, discipline="ps"),), services,
-        local=Link(), requests_per_day=load * 86_400.0, run=Mixed(), input=constant(),
-    )  # fmt: skip
+        "sharing",
+        ("here",),
+        (WorldNode("node", "here", "edge", 1, 1.0, 1.0, discipline="ps"),),
+        services,
+        local=Link(),
+        requests_per_day=load * 86_400.0,
+        run=Mixed(),
+        input=constant(),
+    )
     config = SlotConfig(slot_s=slot_s, node_places=30, most_replicas=30, queue_places=4)
     system = slot_environment(world, config)
 

@@ -44,8 +44,10 @@ def test_all_policies_live_the_same_requests():
     still = replace(SMALL, drift=Drift())
     scores = bench_truth(still, [0, 30], TINY, policies=("least_expected_delay",))
     assert [(score.policy, score.day) for score in scores] == [
-        ("least_expected_delay", 0), ("least_expected_delay", 30), (STALE, 30)
-    ]  # fmt: skip
+        ("least_expected_delay", 0),
+        ("least_expected_delay", 30),
+        (STALE, 30),
+    ]
     np.testing.assert_array_equal(scores[1].per_day, scores[2].per_day)
     assert not np.array_equal(scores[0].per_day, scores[1].per_day)
 

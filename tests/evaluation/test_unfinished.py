@@ -56,8 +56,10 @@ def test_a_unit_is_made_once_and_only_for_what_it_depends_on(tmp_path: Path) -> 
     assert again.unit("replay, 0d, sjf+easy").tobytes() == first.tobytes() == second.tobytes()
     other.unit("replay, 0d, sjf+easy")
     assert (work.made, again.made, other.made) == (
-        ["replay, 0d, sjf+easy", "replay, 1d, sjf+easy"], [], ["replay, 0d, sjf+easy"],
-    )  # fmt: skip
+        ["replay, 0d, sjf+easy", "replay, 1d, sjf+easy"],
+        [],
+        ["replay, 0d, sjf+easy"],
+    )
     again.keep.remove()
     assert len(list(tmp_path.iterdir())) == 1  # of the other seed
     assert work.unit("replay, 0d, sjf+easy").tobytes() == first.tobytes()
@@ -114,9 +116,15 @@ def test_a_judged_run_is_read_as_it_was(tmp_path: Path, num_seeds: int) -> None:
     run = Run("replay", 7, "twin", whole, agreement=None, num_overflow=3, by_seed=seeds, out_of_support=0.1)
     save_run(run, tmp_path)
     found = load_run(tmp_path)
-    assert [vars(found)[name] for name in ("judge", "shift_days", "policy", "agreement", "out_of_support")] == [
-        "replay", 7, "twin", None, 0.1,
-    ]  # fmt: skip
+    assert [
+        vars(found)[name] for name in ("judge", "shift_days", "policy", "agreement", "out_of_support")
+    ] == [
+        "replay",
+        7,
+        "twin",
+        None,
+        0.1,
+    ]
     assert (found.num_overflow, found.num_illegal, len(found.by_seed)) == (3, 0, num_seeds)
     same_bits(run.decisions, found.decisions)
     for one, other in zip(run.by_seed, found.by_seed, strict=True):
@@ -234,9 +242,11 @@ def test_a_training_that_is_killed_goes_on_from_what_its_kit_kept(
 
     twin = SimpleNamespace(content_hash="1f", extra={"nodes": ["a"], "train_days": ["2024-01-01"]})
     for name, value in {
-        "build_policy": build, "read_manifest": lambda *_: twin, "certification_facts": lambda _: {},
+        "build_policy": build,
+        "read_manifest": lambda *_: twin,
+        "certification_facts": lambda _: {},
         "load_fitted" if kit is orchestration_kit else "load_edges": lambda _: None,
-    }.items():  # fmt: skip
+    }.items():
         monkeypatch.setattr(kit, name, value)
     plan = kit.train_plan(RunConfig(seed=7))
 

@@ -91,9 +91,13 @@ def test_days_without_what_the_main_metric_needs_are_not_estimated(
         SimpleNamespace(encoding=encoding, windows=windows[0], disjoint_windows=lambda: windows[0]),
     )
     case = comparing.Case(
-        archive, twin, cast(Schedulers, SimpleNamespace(rules={})),
-        ShiftPlan((DAY,), ()), JudgeConfig(), IntervalConfig(),
-    )  # fmt: skip
+        archive,
+        twin,
+        cast(Schedulers, SimpleNamespace(rules={})),
+        ShiftPlan((DAY,), ()),
+        JudgeConfig(),
+        IntervalConfig(),
+    )
     notes: list[str] = []
     shifts = [TestDays(1, (DAY,), None)]
     assert comparing._off_policy(case, shifts, windows, PolicyEntries(), notes, SilentProgress()) == []

@@ -48,11 +48,17 @@ def in_truth() -> Comparison:
         for name, late in TRUE.items()
     ]
     return compare(
-        runs, archive={}, train_days=[], unit_kind="days",
+        runs,
+        archive={},
+        train_days=[],
+        unit_kind="days",
         policies=[PolicyFacts(name, "rule" if name == "rule" else "user", "") for name in TRUE],
-        judges=[JudgeFacts("truth", "")], shifts=[ShiftFacts(0, (), 0)], metrics=(ON_TIME,), references=("rule",),
+        judges=[JudgeFacts("truth", "")],
+        shifts=[ShiftFacts(0, (), 0)],
+        metrics=(ON_TIME,),
+        references=("rule",),
         config=INTERVALS,
-    )  # fmt: skip
+    )
 
 
 DAYS = JudgedDays(

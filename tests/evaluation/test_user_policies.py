@@ -208,17 +208,27 @@ def test_one_that_fails_at_logged_decisions_alone_has_no_off_policy_estimates(
         ]
 
     for name, stub in {
-        "OffPolicyJudge": lambda *_: SimpleNamespace(estimates=estimates), "probability_program": lambda *_: None,
+        "OffPolicyJudge": lambda *_: SimpleNamespace(estimates=estimates),
+        "probability_program": lambda *_: None,
         "players_of": lambda *_: {},
-        "_candidates_of": lambda *_: [Candidate("ours", "ours", None)], "_network_of": lambda *_: actor,
-        "lacks": lambda *_: "", "unspecified": lambda *_: frozenset(),
-        "example_for": lambda *_: None, "common_shape": lambda _: (1, 1, 1),
-    }.items():  # fmt: skip
+        "_candidates_of": lambda *_: [Candidate("ours", "ours", None)],
+        "_network_of": lambda *_: actor,
+        "lacks": lambda *_: "",
+        "unspecified": lambda *_: frozenset(),
+        "example_for": lambda *_: None,
+        "common_shape": lambda _: (1, 1, 1),
+    }.items():
         monkeypatch.setattr(comparing, name, stub)
     case = SimpleNamespace(
-        config=JudgeConfig(), intervals=IntervalConfig(), wants=lambda *_: True, main=None, archive=None, rules={},
-        twin=SimpleNamespace(encoding=made_encoding(made_cluster())), keep=Unfinished(),
-    )  # fmt: skip
+        config=JudgeConfig(),
+        intervals=IntervalConfig(),
+        wants=lambda *_: True,
+        main=None,
+        archive=None,
+        rules={},
+        twin=SimpleNamespace(encoding=made_encoding(made_cluster())),
+        keep=Unfinished(),
+    )
     shift, windows = TestDays(0, (), None), SimpleNamespace()
     rows = comparing._off_policy(case, [shift], [windows], entered, [], told)  # type: ignore[arg-type, list-item]
     assert [row.policy for row in rows] == ["ours"]

@@ -28,9 +28,13 @@ def archive(tmp_path):
 
 @pytest.mark.parametrize(
     "words",
-    [("certify", "{a}", "{a}"), ("train", "{a}", "--out", "{x}"), ("export", "{a}", "--out", "{x}"),
-     ("compare", "{a}", "{a}", "--out", "{x}")],
-)  # fmt: skip
+    [
+        ("certify", "{a}", "{a}"),
+        ("train", "{a}", "--out", "{x}"),
+        ("export", "{a}", "--out", "{x}"),
+        ("compare", "{a}", "{a}", "--out", "{x}"),
+    ],
+)
 def test_a_product_of_another_kind_is_told_by_its_kind(archive, tmp_path, capsys, words):
     assert run(*(word.format(a=archive, x=tmp_path / "x") for word in words)) == 2
     told = capsys.readouterr().err
@@ -102,9 +106,12 @@ def test_a_size_of_files_that_is_none_is_no_traceback(archive, capsys, size):
 
 @pytest.mark.parametrize(
     ("text", "key", "advice"),
-    [("sede = 1", "sede", "is seed meant?"), ("[days]\nnum_day = 3", "num_day", "is num_days meant?"),
-     ("[days]\nformat = 'swf'", "format", "leave it out")],
-)  # fmt: skip
+    [
+        ("sede = 1", "sede", "is seed meant?"),
+        ("[days]\nnum_day = 3", "num_day", "is num_days meant?"),
+        ("[days]\nformat = 'swf'", "format", "leave it out"),
+    ],
+)
 def test_a_misspelled_key_is_told_with_the_one_that_is_likely_meant(tmp_path, text, key, advice):
     (tmp_path / "job.toml").write_text(text)
     with pytest.raises(ConfigError, match=f"unknown key {key}") as caught:

@@ -92,12 +92,15 @@ class ControlPlane:
         )
         running.enter_context(
             self._program(
-                "etcd", f"--data-dir={work / 'etcd'}",
-                f"--listen-client-urls=http://127.0.0.1:{etcd}", f"--advertise-client-urls=http://127.0.0.1:{etcd}",
-                f"--listen-peer-urls=http://127.0.0.1:{peers}", f"--initial-cluster=default=http://127.0.0.1:{peers}",
+                "etcd",
+                f"--data-dir={work / 'etcd'}",
+                f"--listen-client-urls=http://127.0.0.1:{etcd}",
+                f"--advertise-client-urls=http://127.0.0.1:{etcd}",
+                f"--listen-peer-urls=http://127.0.0.1:{peers}",
+                f"--initial-cluster=default=http://127.0.0.1:{peers}",
                 f"--initial-advertise-peer-urls=http://127.0.0.1:{peers}",
             )
-        )  # fmt: skip
+        )
         server = running.enter_context(
             self._program(
                 "kube-apiserver", f"--etcd-servers=http://127.0.0.1:{etcd}", "--bind-address=127.0.0.1",

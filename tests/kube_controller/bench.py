@@ -42,9 +42,14 @@ class Bench:
         decides: Any = SimpleNamespace(facts=FACTS, decide=self._decide)
         self.recording, self.metrics = Recording(folder / "log", "hash"), FrameMetrics()
         self.controller = FrameController(
-            decides, self.cluster, ControllerConfig(str(self.loads), applies), self.leading("me"), self.recording,
-            self.metrics, lambda: self.now_s,
-        )  # fmt: skip
+            decides,
+            self.cluster,
+            ControllerConfig(str(self.loads), applies),
+            self.leading("me"),
+            self.recording,
+            self.metrics,
+            lambda: self.now_s,
+        )
 
     def leading(self, name: str) -> Leading:
         return Leading(self.cluster, name, 50.0, lambda: self.forward_s)

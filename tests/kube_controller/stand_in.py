@@ -98,9 +98,10 @@ class StandIn:
     def _node(self, name: str) -> dict[str, Any]:
         conditions = [{"type": "Ready", "status": "True"}]
         return {
-            "metadata": {"name": name}, "spec": {"unschedulable": name in self.closed},
+            "metadata": {"name": name},
+            "spec": {"unschedulable": name in self.closed},
             "status": {"conditions": conditions},
-        }  # fmt: skip
+        }
 
 
 @contextmanager

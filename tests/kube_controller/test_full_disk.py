@@ -21,8 +21,12 @@ def no_room(*_: Any) -> None:
 
 
 def test_frames_go_on_while_the_disk_is_full(
-    bench: Bench, api: StandIn, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:  # fmt: skip
+    bench: Bench,
+    api: StandIn,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
     with monkeypatch.context() as full:
         full.setattr(journal, "_write_all", no_room)
         assert bench.frame((0, MORE_OCR)).outcome == "changed"

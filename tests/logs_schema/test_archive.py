@@ -161,14 +161,19 @@ def test_bad_rows_are_told_by_rule_and_origin(tmp_path: Path) -> None:
     assert ids(archive) == ["r1", "r3"]
     rows = [row for batch in archive.quarantine() for row in batch.to_pylist()]
     assert [(row["rule"], row["row"]) for row in rows] == [
-        ("field_count", 2), ("null:arrival", 4), ("null:request_id", 5),
+        ("field_count", 2),
+        ("null:arrival", 4),
+        ("null:request_id", 5),
         ("not_an_instant:arrival", 7),
-    ]  # fmt: skip
+    ]
     assert [row["raw"] for row in rows[:3]] == ["a,b", "l4", "l5"]
     assert json.loads(rows[3]["raw"])["arrival"] == "soon"
     assert archive.quarantined("requests") == {
-        "field_count": 1, "not_an_instant:arrival": 1, "null:arrival": 1, "null:request_id": 1,
-    }  # fmt: skip
+        "field_count": 1,
+        "not_an_instant:arrival": 1,
+        "null:arrival": 1,
+        "null:request_id": 1,
+    }
 
 
 def test_the_first_of_equal_keys_stays_whatever_its_day_or_chunk(tmp_path: Path) -> None:

@@ -59,8 +59,10 @@ def test_the_end_of_an_unfinished_request_is_learned(tmp_path: Path) -> None:
     longer = write(tmp_path / "a", [later], append=True)
     rows = longer.read("requests", columns=["request_id", "status", "finish"]).to_pylist()
     assert [(row["request_id"], row["status"]) for row in rows] == [
-        ("a", "completed"), ("b", "completed"), ("c", "waiting"),
-    ]  # fmt: skip
+        ("a", "completed"),
+        ("b", "completed"),
+        ("c", "waiting"),
+    ]
     assert [row["finish"] is None for row in rows] == [False, True, True]
     assert quarantine(longer) == [("duplicate_key", "log", 2)]
 

@@ -13,9 +13,13 @@ BEGIN_S, STEP_S, NUMBER = 1_704_067_200, 60.0, 400  # 2024-01-01
 
 def row(place, name, **values):
     usual = {
-        "cpu_cores": 0.5, "memory_gib": 0.25, "num_replicas": 2, "cpu_cores_used": 0.2, "request_rate_per_s": 40.0,
+        "cpu_cores": 0.5,
+        "memory_gib": 0.25,
+        "num_replicas": 2,
+        "cpu_cores_used": 0.2,
+        "request_rate_per_s": 40.0,
         "response_s": 0.02,
-    }  # fmt: skip
+    }
     return {"time": BEGIN_S + STEP_S * place, "interval_s": STEP_S, "deployment": name} | usual | values
 
 
@@ -84,12 +88,18 @@ def test_what_is_not_called_needs_no_response_time(tmp_path):
     ("values", "words"),
     [
         ({"cpu_cores_used": 0.0002}, "cpu_cores_used is at most 0.04% of cpu_cores"),
-        ({"memory_gib": 2.0**29}, "memory_gib is hardly ever between 0.001 and 24,576 GiB a replica (the largest"),
+        (
+            {"memory_gib": 2.0**29},
+            "memory_gib is hardly ever between 0.001 and 24,576 GiB a replica (the largest",
+        ),
         ({"memory_gib": 2.0**-31}, "memory_gib is hardly ever between"),
-        ({"cpu_cores": 5000.0, "cpu_cores_used": 200.0}, "cpu_cores is hardly ever between 0.001 and 1,024 cores"),
+        (
+            {"cpu_cores": 5000.0, "cpu_cores_used": 200.0},
+            "cpu_cores is hardly ever between 0.001 and 1,024 cores",
+        ),
     ],
     ids=["cores_as_millicores", "bytes_as_gib", "gib_as_bytes", "millicores_as_cores"],
-)  # fmt: skip
+)
 def test_grants_and_use_of_other_units_are_named(tmp_path, values, words):
     (warning,) = warnings_of(tmp_path, rows_of(**values))
     assert warning.startswith(words)

@@ -34,12 +34,16 @@ def test_panels_of_a_dashboard_by_the_example(tmp_path):
     rates = [f'"{at}","{number} K req/s","{number}0 req/s"' for number, at in enumerate(TIMES, 1)]
     panels = {
         "requests": ["sep=,", '"Time","frontend","cart"', *rates],
-        "latency-p95": ['"Time","frontend","cart"', f'"{TIMES[0]}","980 ms","12.5 ms"', f'"{TIMES[1]}","1.20 s",""'],
+        "latency-p95": [
+            '"Time","frontend","cart"',
+            f'"{TIMES[0]}","980 ms","12.5 ms"',
+            f'"{TIMES[1]}","1.20 s",""',
+        ],
         "replicas": ["Time,frontend,cart", f"{TIMES[0]},3,1", f"{TIMES[1]},4,1"],
         "cpu": ["Time,frontend,cart", f"{TIMES[0]},300m,0.5", f"{TIMES[1]},,1"],
         "memory": ["Time,frontend,cart", f"{TIMES[0]},512 MiB,1.50 GiB", f"{TIMES[1]},1 GB,0.5 GiB"],
         "notes": ["what is this"],
-    }  # fmt: skip
+    }
     mapping = (EXAMPLES / "grafana.toml").read_text()
     report, rows = imported(tmp_path, folder_of(tmp_path, mapping, **panels), "metrics_csv")
     assert not report.quarantined
@@ -113,8 +117,10 @@ def test_metrics_of_one_application_may_name_their_deployment_by_different_label
     mapping += '[metrics.request_rate_per_s]\nsource = "rps"\n[metrics.cpu_cores_used]\nsource = "cpu"\n'
     folder = folder_of(tmp_path, mapping)
     for name, labels in (
-        ("n", {"deployment": "web"}), ("rps", {"workload": "web", "pod": "other"}), ("cpu", {"pod": "web-5b67-mv5hb"}),
-    ):  # fmt: skip
+        ("n", {"deployment": "web"}),
+        ("rps", {"workload": "web", "pod": "other"}),
+        ("cpu", {"pod": "web-5b67-mv5hb"}),
+    ):
         series = {"metric": labels, "values": [[BEGIN_S, "2"]]}
         (folder / f"{name}.json").write_text(answer(series))
     _, rows = imported(tmp_path, folder)
@@ -133,11 +139,12 @@ def test_metrics_of_one_application_may_name_their_deployment_by_different_label
 @pytest.mark.parametrize(
     ("key", "message"),
     [
-        ("deployment_label = []", "deployment_label is"), ('separator = "::"', "separator is not one character"),
+        ("deployment_label = []", "deployment_label is"),
+        ('separator = "::"', "separator is not one character"),
         ('[metrics.response_s]\nsource = "r"\nwhen = "x"', "when is 'x'"),
         ('[metrics.response_s]\nsource = "r"\nwhen = {a = 1}', "when is"),
     ],
-)  # fmt: skip
+)
 def test_wrong_keys_are_refused(tmp_path, key, message):
     mapping = f'{key}\n[metrics.num_replicas]\nsource = "n"\n'
     with pytest.raises(FormatError, match=message):

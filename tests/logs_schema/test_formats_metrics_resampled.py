@@ -74,9 +74,11 @@ def test_lines_of_an_interval_are_one_whatever_their_instants(tmp_path):
 
 
 def test_pods_are_averaged_in_time_before_they_are_combined(tmp_path):
-    mapping = LINES.replace("[metrics.cpu", 'series_column = "pod"\n[metrics.cpu').replace(
-        'source = "cpu"', 'source = "cpu"\ncombine = "sum"'
-    ).replace('source = "failed"', 'source = "failed"\ncombine = "sum"')  # fmt: skip
+    mapping = (
+        LINES.replace("[metrics.cpu", 'series_column = "pod"\n[metrics.cpu')
+        .replace('source = "cpu"', 'source = "cpu"\ncombine = "sum"')
+        .replace('source = "failed"', 'source = "failed"\ncombine = "sum"')
+    )
     rows = ["60,web,a,0.1,1", "75,web,a,0.3,1", "90,web,a,0.2,1", "60,web,b,1,0"]  # b has fewer samples
     _, found = lines(tmp_path, rows, mapping)
     assert found[60.0, "web"]["cpu_cores_used"] == pytest.approx(1.2)

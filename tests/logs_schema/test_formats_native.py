@@ -89,7 +89,7 @@ def test_every_row_keeps_its_line(tmp_path: Path) -> None:
         "3,0,s",
         '4,0,s,"com"pleted,x',
         "5,0,s,completed,x",
-    ]  # fmt: skip
+    ]
     found = collect(native, [written(tmp_path, "requests.csv", *text)])
     assert [row["request_id"] for row in found.rows["requests"]] == ["1", "2", "5"]
     assert found.lines["requests"] == [2, 4, 7]
@@ -157,13 +157,15 @@ def test_empty_text_in_parquet_is_null_as_in_csv(tmp_path: Path, text: pa.DataTy
 
 
 def test_bad_rows_with_views_of_text_are_quarantined_as_others_are(tmp_path: Path) -> None:
-    rows = pa.table({
-        "request_id": pa.array(["1", "1", "2"], pa.string_view()),
-        "arrival": pa.array([0, 1, 2]),
-        "site": pa.array(["s", "s", None], pa.string_view()),
-        "status": ["completed"] * 3,
-        "candidates": pa.array([["a"], ["b", "c"], None], pa.list_(pa.string_view())),
-    })  # fmt: skip
+    rows = pa.table(
+        {
+            "request_id": pa.array(["1", "1", "2"], pa.string_view()),
+            "arrival": pa.array([0, 1, 2]),
+            "site": pa.array(["s", "s", None], pa.string_view()),
+            "status": ["completed"] * 3,
+            "candidates": pa.array([["a"], ["b", "c"], None], pa.list_(pa.string_view())),
+        }
+    )
     pq.write_table(rows, tmp_path / "requests.parquet")
     report = import_log("native", [tmp_path / "requests.parquet"], tmp_path / "a")
     assert report.quarantined == {"requests": {"duplicate_key": 1, "null:site": 1}}
@@ -205,9 +207,11 @@ def test_an_unclosed_quote_is_a_reject(tmp_path: Path, unclosed: str) -> None:
 
 def test_the_table_is_identified_by_file_folder_or_columns(tmp_path: Path) -> None:
     for name, table in {
-        "requests.csv": "requests", "nodes-2.csv.gz": "nodes", "replicas/x.csv": "replicas",
+        "requests.csv": "requests",
+        "nodes-2.csv.gz": "nodes",
+        "replicas/x.csv": "replicas",
         "table=nodes/part-0.parquet": "nodes",
-    }.items():  # fmt: skip
+    }.items():
         assert native.table_of(tmp_path / name, ()).name == table
     assert native.table_of(tmp_path / "log.csv", HEADER.split(",")) is REQUESTS
     with pytest.raises(FormatError, match=r"which table[\s\S]*nodes.csv"):

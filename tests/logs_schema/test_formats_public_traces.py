@@ -38,8 +38,10 @@ def test_jobs_of_gpu_clusters_in_lumos_have_no_cores_limits_or_nodes(tmp_path):
     found = collect(lumos, [written(tmp_path, "t.csv", LUMOS_HEADER, *jobs)])
     asked = ("cpu_cores", "gpus", "num_nodes", "requested_run_s")
     assert [tuple(row[name] for name in asked) for row in found.rows["requests"]] == [
-        (None, 2.0, 8, None), (None, 16.0, None, None), (512.0, 0.0, 8, 3600.0),
-    ]  # fmt: skip
+        (None, 2.0, 8, None),
+        (None, 16.0, None, None),
+        (512.0, 0.0, 8, 3600.0),
+    ]
     assert found.rejects == []
     # Eight nodes, of 64 cores by the third job
     assert [row["cpu_cores"] for row in found.rows["nodes"]] == [512.0]
@@ -207,8 +209,10 @@ def test_jobs_of_philly_that_were_tried_several_times_by_its_example(tmp_path):
     rows = requests_in(tmp_path / "a")
     asked = ("cpu_cores", "ran_node", "ran_nodes", "status")
     assert [tuple(rows[name].get(one) for one in asked) for name in "123"] == [
-        (4.0, "m2", ["m2", "m3"], "completed"), (2.0, "m2", None, "killed"), (None, None, None, "completed"),
-    ]  # fmt: skip
+        (4.0, "m2", ["m2", "m3"], "completed"),
+        (2.0, "m2", None, "killed"),
+        (None, None, None, "completed"),
+    ]
     assert rows["1"]["arrival"] == datetime(2017, 10, 7, 8, tzinfo=UTC)
     assert [(rows["1"][one] - rows["1"]["arrival"]).total_seconds() for one in ("start", "finish")] == [
         300,

@@ -107,7 +107,7 @@ def test_pods_of_kubernetes_as_json_lines(tmp_path: Path) -> None:
         },
         "spec": {"nodeName": "n1", "containers": containers},
         "status": {"phase": "Running", "startTime": "2024-03-01T12:00:02Z"},
-    }  # fmt: skip
+    }
     written(tmp_path, "nodes.csv", *NODES)
     written(tmp_path, "pods.jsonl", json.dumps(pod), "[]", "{", "")
     written(tmp_path, "map.toml", (EXAMPLES / "kubernetes.toml").read_text())

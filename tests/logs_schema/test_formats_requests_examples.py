@@ -31,19 +31,25 @@ def test_accounting_of_pbs_by_the_program_that_its_mapping_names(tmp_path: Path)
         "Resource_List.walltime=01:30:00 session=7 end=1709252000 Exit_status={} resources_used.walltime=00:12:20"
     )
     written(
-        tmp_path, "20240301", "03/01/2024 00:00:00;L;license;floating license hour:3",
+        tmp_path,
+        "20240301",
+        "03/01/2024 00:00:00;L;license;floating license hour:3",
         "03/01/2024 00:00:00;Q;12.s;queue=q",
-        f"03/01/2024 00:01:00;S;12.s;{ended[:90]}", f"03/01/2024 00:13:20;E;12.s;{ended.format(0)}",
-        f"03/01/2024 00:13:20;E;13[4].s;{ended.format(271)}", f"03/01/2024 00:13:20;E;13[].s;{ended.format(0)}",
-        "03/01/2024 00:14:00;D;14.s;requestor=ann@n01", "cut off",
-    )  # fmt: skip
+        f"03/01/2024 00:01:00;S;12.s;{ended[:90]}",
+        f"03/01/2024 00:13:20;E;12.s;{ended.format(0)}",
+        f"03/01/2024 00:13:20;E;13[4].s;{ended.format(271)}",
+        f"03/01/2024 00:13:20;E;13[].s;{ended.format(0)}",
+        "03/01/2024 00:14:00;D;14.s;requestor=ann@n01",
+        "cut off",
+    )
     command = told("pbs.toml", "cat 2024*", "schedtwin import")
     subprocess.run(["bash", "-c", command], cwd=tmp_path, check=True)
     report = import_log("requests_csv", [tmp_path / "pbs.jsonl", EXAMPLES / "pbs.toml"], tmp_path / "a")
     rows = requests_in(tmp_path / "a")
     assert ({name: row["status"] for name, row in rows.items()}, report.quarantined["requests"]) == (
-        {"12.s": "completed", "13[4].s": "killed"}, {"other_row:job": 1}
-    )  # fmt: skip
+        {"12.s": "completed", "13[4].s": "killed"},
+        {"other_row:job": 1},
+    )
     job = rows["12.s"]
     assert (
         (job["start"] - job["arrival"]).total_seconds(),
@@ -59,9 +65,11 @@ def test_jobs_of_htcondor_that_were_completed_removed_or_ended_by_a_signal(tmp_p
         "EnteredCurrentStatus": 1709252000, "RequestCpus": 2, "RequestMemory": 2048, "LastRemoteHost": "slot1_3@n1.org",
     }  # fmt: skip
     others: tuple[dict, ...] = (
-        {"ExitCode": 0}, {"ExitCode": 1}, {"ExitBySignal": True},
+        {"ExitCode": 0},
+        {"ExitCode": 1},
+        {"ExitBySignal": True},
         {"JobStatus": 3, "JobCurrentStartDate": None, "LastRemoteHost": None, "RequestMemory": "/Expr(x)/"},
-    )  # fmt: skip
+    )
     written(
         tmp_path, "condor.jsonl", *(json.dumps(job | {"ProcId": at} | one) for at, one in enumerate(others))
     )
@@ -115,9 +123,12 @@ def test_the_events_of_google_of_2019_are_those_of_2011_by_the_view_that_the_map
     found = base.execute(told("google.toml", "SELECT job", "Of the data of 2019"))
     names = [one[0] for one in found.description]
     attempts = [dict(zip(names, row, strict=True)) for row in found]
-    assert [[row[name] for name in ("submit", "start", "finish", "outcome", "machine")] for row in attempts] == [
-        [600, 604, 606, 2, "m"], [607, 610, 611, 4, "m"],
-    ]  # fmt: skip
+    assert [
+        [row[name] for name in ("submit", "start", "finish", "outcome", "machine")] for row in attempts
+    ] == [
+        [600, 604, 606, 2, "m"],
+        [607, 610, 611, 4, "m"],
+    ]
 
 
 @pytest.mark.parametrize(
@@ -145,8 +156,9 @@ def test_nodes_by_the_command_that_a_mapping_names(tmp_path: Path, example, prog
     import_log("requests_csv", [log, mapping, tmp_path / "nodes.csv"], tmp_path / "a")
     nodes = [row for batch in Archive(tmp_path / "a").scan("nodes") for row in batch.to_pylist()]
     assert {row["node_id"]: (row["site"], row["cpu_cores"]) for row in nodes} == {
-        "n1": ("cluster", 64.0), "n2": ("cluster", 8.0),
-    }  # fmt: skip
+        "n1": ("cluster", 64.0),
+        "n2": ("cluster", 8.0),
+    }
 
 
 def test_arrivals_follow_from_ends_run_times_and_waits_where_the_log_has_no_others(tmp_path: Path) -> None:

@@ -123,11 +123,12 @@ def test_access_log_of_nginx_with_servers_tried_in_turn(tmp_path: Path) -> None:
     assert report.quarantined["requests"] == {"no_match:line": 1}
     rows = requests_in(tmp_path / "a")
     found = {
-        name.removeprefix("access.log:"): (row["arrival"].timestamp() - NOON.timestamp(), *(
-            row.get(key) for key in ("service", "status", "ran_node")
-        ))
+        name.removeprefix("access.log:"): (
+            row["arrival"].timestamp() - NOON.timestamp(),
+            *(row.get(key) for key in ("service", "status", "ran_node")),
+        )
         for name, row in rows.items()
-    }  # fmt: skip
+    }
     assert found == {
         "1": (0.0, "cart", "completed", "10.0.0.1:80"),
         "2": (2.0, None, "failed", "10.0.0.2:80"),

@@ -312,8 +312,11 @@ def test_a_log_of_events_is_told_for_it_keeps_one_line_of_each_request(tmp_path:
     status = 'source = "what"\nvalues = { submit = "waiting", start = "running", end = "completed" }'
     mapping = f'{ARRIVAL}[columns.request_id]\nsource = "job"\n[columns.status]\n{status}'
     begin_s = 1_709_294_460
-    events = [f"{begin_s + 10 * job + at},{job},{what}"
-              for job in range(9) for at, what in enumerate(("submit", "start", "end"))]  # fmt: skip
+    events = [
+        f"{begin_s + 10 * job + at},{job},{what}"
+        for job in range(9)
+        for at, what in enumerate(("submit", "start", "end"))
+    ]
     report, rows = imported(tmp_path, mapping, "t,job,what", *events)
     assert (len(rows), report.lines.superseded) == (9, 18)
     assert [one for one in report.notices if "of the first 9 requests 9 have several lines" in one]

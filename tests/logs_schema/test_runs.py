@@ -17,10 +17,12 @@ from logs_schema.tables import REPLICAS
 
 
 def replicas(times: list[int]) -> pa.Table:
-    return pa.table({
-        "time": pa.array(times, pa.int64()).cast(INSTANT),
-        "service": pa.array([f"s{time}" for time in times], pa.string()).dictionary_encode(),
-    })  # fmt: skip
+    return pa.table(
+        {
+            "time": pa.array(times, pa.int64()).cast(INSTANT),
+            "service": pa.array([f"s{time}" for time in times], pa.string()).dictionary_encode(),
+        }
+    )
 
 
 @pytest.fixture(autouse=True)

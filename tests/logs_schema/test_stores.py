@@ -43,11 +43,15 @@ def write(out: Path, chunk: pa.Table, *, append: bool = False, source: str = "lo
 @pytest.mark.parametrize(
     ("given", "address"),
     [
-        ("s3://bucket/log", "s3://bucket/log"), (Path("s3://bucket/log"), "s3://bucket/log"),
-        (Path("file:///tmp/log"), "file:///tmp/log"), ("gs://bucket/a/b", "gs://bucket/a/b"),
-        ("folder/log", None), (Path("/s3/log"), None), ("ftp://host/log", None),
+        ("s3://bucket/log", "s3://bucket/log"),
+        (Path("s3://bucket/log"), "s3://bucket/log"),
+        (Path("file:///tmp/log"), "file:///tmp/log"),
+        ("gs://bucket/a/b", "gs://bucket/a/b"),
+        ("folder/log", None),
+        (Path("/s3/log"), None),
+        ("ftp://host/log", None),
     ],
-)  # fmt: skip
+)
 def test_addresses_are_told_from_paths(given: Path | str, address: str | None) -> None:
     assert address_of(given) == address
 
@@ -138,8 +142,9 @@ def test_who_reads_while_days_are_added_is_told(tmp_path: Path, monkeypatch: pyt
         with working_copy(address, append=True) as folder:
             write(folder, more, append=True, source="more")
     for read in (
-        lambda: archive.read("requests", days=[day]), lambda: list(archive.scan("requests", days=[day])),
-    ):  # fmt: skip
+        lambda: archive.read("requests", days=[day]),
+        lambda: list(archive.scan("requests", days=[day])),
+    ):
         with pytest.raises(ArchiveError, match="changed while it was read"):
             read()
     assert Archive(address).read("requests", days=[day]).num_rows > archive.num_rows("requests", day)

@@ -59,12 +59,15 @@ def made_system(
     capacity, unit_capacity = (np.concatenate([one[:2], gpus]) for one in (made.capacity, made.unit_capacity))
     encoding = made_encoding(
         replace(
-            made, capacity=capacity, unit_capacity=unit_capacity, dynamics=DYNAMICS,
+            made,
+            capacity=capacity,
+            unit_capacity=unit_capacity,
+            dynamics=DYNAMICS,
             run_variance=np.zeros_like(made.run_variance),
             cold=ColdStarts(40.0, STARTUP_S * np.arange(len(made.services)), *room),
         ),
         depth=64,
-    )  # fmt: skip
+    )
     rows = made_rows(np.random.default_rng(3), encoding.cluster, num_steps * num_windows)
     week = 7 * DAY_S
     request = rows.request._replace(

@@ -60,8 +60,10 @@ def test_two_devices_learn_what_one_does(tmp_path: Path) -> None:
     flags = f"--xla_force_host_platform_device_count={NUM_DEVICES} {os.environ['XLA_FLAGS']}"
     done = subprocess.run(
         [sys.executable, "-c", f"{call}; t.on_devices(sys.argv[1])", str(file)],
-        env=os.environ | {"XLA_FLAGS": flags, "JAX_PLATFORMS": "cpu"}, capture_output=True, text=True,
-    )  # fmt: skip
+        env=os.environ | {"XLA_FLAGS": flags, "JAX_PLATFORMS": "cpu"},
+        capture_output=True,
+        text=True,
+    )
     assert done.returncode == 0, done.stderr
     kept = np.load(file)
     numbers = trained(*learner())

@@ -113,11 +113,15 @@ def test_in_a_twin_that_failed_its_certificate_small_gains_do_not_count() -> Non
     def untrusted(**policies: float | dict[str, float]):
         rungs = [
             Rung(
-                name, 0, NO_ENTRANTS, policy if isinstance(policy, dict) else {"value": policy},
-                name.startswith("rule"), name.startswith("correction"),
+                name,
+                0,
+                NO_ENTRANTS,
+                policy if isinstance(policy, dict) else {"value": policy},
+                name.startswith("rule"),
+                name.startswith("correction"),
             )
             for name, policy in policies.items()
-        ]  # fmt: skip
+        ]
         return climb(rungs, judged, is_trusted=False)
 
     steps = untrusted(rule=0.5, network=0.52, rule_tuned=0.504, better=0.54)

@@ -288,9 +288,15 @@ def test_an_untrained_correction_changes_no_decision_and_a_trained_one_leaves_th
 
 
 def labelled(
-    num: int, *, kind: int, spread: float = 0.3, seed: int = 0, power: float = 0.0, busy_hours: float = 0.0,
+    num: int,
+    *,
+    kind: int,
+    spread: float = 0.3,
+    seed: int = 0,
+    power: float = 0.0,
+    busy_hours: float = 0.0,
     behind: float = 0.0,
-) -> tuple[Labelled, object]:  # fmt: skip
+) -> tuple[Labelled, object]:
     """Offers of one kind to free nodes whose answers follow the rule's own model; in busy hours more requests run, and
     requests are longer by themselves. With `behind`, every other request waits that much of the backlog."""
     encoding, _ = made_system(num_steps=4, num_windows=1)

@@ -50,8 +50,11 @@ def test_features_by_hand(policy):
     assert asked["day_sine"] == pytest.approx(1.0)
     assert asked["week_sine"] == pytest.approx(math.sin(2 * math.pi / 28))
     assert [name for name, value in asked.items() if "=" in name and value] == [
-        "site=site-0", "scenario=unknown", "service=service-1", "queue=unknown"
-    ]  # fmt: skip
+        "site=site-0",
+        "scenario=unknown",
+        "service=service-1",
+        "queue=unknown",
+    ]
     elsewhere = policy.explain(nodes, replace(REQUEST, site="site-1"), NOW_S).features
     both = [seen["num_waiting"], told.features["edge-2"]["num_waiting"]]
     assert (

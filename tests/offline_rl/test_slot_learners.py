@@ -28,9 +28,15 @@ def example(num_nodes=3, num_seats=2):
 
 
 @pytest.mark.parametrize(
-    ("name", "shares"), [("cmmac", (0.5, 0.3, 0.2)), ("mappo", (0.5, 0.3, 0.2)), ("ac", (0.5, 0.3, 0.2)),
-                         ("cmmac_central", (0.5, 0.3, 0.2)), ("ddpg", (1.0, 0.0, 0.0))]
-)  # fmt: skip
+    ("name", "shares"),
+    [
+        ("cmmac", (0.5, 0.3, 0.2)),
+        ("mappo", (0.5, 0.3, 0.2)),
+        ("ac", (0.5, 0.3, 0.2)),
+        ("cmmac_central", (0.5, 0.3, 0.2)),
+        ("ddpg", (1.0, 0.0, 0.0)),
+    ],
+)
 def test_dispatchers_of_the_papers_are_judged_by_what_they_learned_to_draw(name, shares):
     learner = dispatchers()[name](example(), replica_rule_params())
     logits = jnp.log(jnp.array([0.5, 0.3, 0.2]))[:, None, None]

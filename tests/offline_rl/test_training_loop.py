@@ -53,9 +53,15 @@ def test_a_run_in_chunks_killed_and_resumed_equals_one_scan(tmp_path):
                 raise Killed
 
         return train_selecting(
-            key, algorithm, experience, 5, lambda _state: next(evaluations), updates_per_look=2, checkpoint=file,
+            key,
+            algorithm,
+            experience,
+            5,
+            lambda _state: next(evaluations),
+            updates_per_look=2,
+            checkpoint=file,
             on_evaluation=hear,
-        )  # fmt: skip
+        )
 
     with pytest.raises(Killed):
         run(die_at=4)

@@ -21,9 +21,15 @@ LARGEST = {"wide": 19, "slim": 8}
 def job(request_id, arrival, *, processors=1, asked=60, ran=60, waited=0, agent="u", **nodes):
     """A row of `requests`; times in seconds."""
     return {
-        "request_id": request_id, "arrival": arrival, "cpu_cores": float(processors), "requested_run_s": float(asked),
-        "start": arrival + waited, "finish": arrival + waited + ran, "agent": agent, **nodes,
-    }  # fmt: skip
+        "request_id": request_id,
+        "arrival": arrival,
+        "cpu_cores": float(processors),
+        "requested_run_s": float(asked),
+        "start": arrival + waited,
+        "finish": arrival + waited + ran,
+        "agent": agent,
+        **nodes,
+    }
 
 
 def random_jobs(seed, num_jobs=150, num_days=3):
@@ -52,11 +58,15 @@ def write(folder, rows, nodes=NODES):
     plain = {
         name: pa.array([row.get(name) for row in rows], kind)
         for name, kind in (
-            ("request_id", pa.string()), ("cpu_cores", pa.float64()), ("requested_run_s", pa.float64()),
-            ("agent", pa.string()), ("ran_node", pa.string()), ("ran_nodes", pa.list_(pa.string())),
+            ("request_id", pa.string()),
+            ("cpu_cores", pa.float64()),
+            ("requested_run_s", pa.float64()),
+            ("agent", pa.string()),
+            ("ran_node", pa.string()),
+            ("ran_nodes", pa.list_(pa.string())),
             ("offered_node", pa.string()),
         )
-    }  # fmt: skip
+    }
     fixed = {"site": ["here"] * len(rows), "status": ["completed"] * len(rows)}
     node_id, node_class, cores = zip(*nodes, strict=True)
     table = {"node_id": node_id, "node_class": node_class, "cpu_cores": cores}

@@ -41,9 +41,12 @@ def test_ten_lines_from_an_archive_to_a_table(queue_made):
     index = train(order_index(), twin, seeds=range(2))
     weeks = WeeksConfig(shifts="0d", num_test_days=2, num_drain_days=1)
     found = compare(
-        {"index": index, "mine": first_come}, twin, split.test,
-        order=OrderConfig(weeks=weeks, num_twin_weeks=1), intervals=IntervalConfig(num_replicates=200),
-    )  # fmt: skip
+        {"index": index, "mine": first_come},
+        twin,
+        split.test,
+        order=OrderConfig(weeks=weeks, num_twin_weeks=1),
+        intervals=IntervalConfig(num_replicates=200),
+    )
     table = found.table("bounded_slowdown")
     assert all(f"│ {name} " in table for name in ("index", "mine", "sjf+easy"))
     (played,) = (run for run in found.comparison.policies if run.name == "index")

@@ -116,9 +116,14 @@ def test_generated_days_follow_what_happened_before_them():
 
 def test_what_ends_after_the_training_days_is_not_known():
     jobs = jobs_of(
-        (0, 1, 100, 50), (10, 1, 100, 90), (20, 2, 1000, 700), (90, 1, 100, 100), (300, 1, 100, 5),
-        agent=[0, 1, 0, 2, 0], logged_start_s=[0, 10, 60, 150, 300],
-    )  # fmt: skip
+        (0, 1, 100, 50),
+        (10, 1, 100, 90),
+        (20, 2, 1000, 700),
+        (90, 1, 100, 100),
+        (300, 1, 100, 5),
+        agent=[0, 1, 0, 2, 0],
+        logged_start_s=[0, 10, 60, 150, 300],
+    )
     known = known_by(jobs, 120.0)
     assert known.run_s.tolist() == [50.0, 90.0, 500.0, 70.0], (
         "half of the request as before; the median share"

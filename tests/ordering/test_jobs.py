@@ -46,8 +46,13 @@ def test_order_units_and_counted_rules(tmp_path):
 
 
 COUNTS = {
-    "cancelled": 4, "withdrawn": 0, "no_run_time": 1, "no_processors": 0, "zero_run_time": 1, "no_request": 1,
-}  # fmt: skip
+    "cancelled": 4,
+    "withdrawn": 0,
+    "no_run_time": 1,
+    "no_processors": 0,
+    "zero_run_time": 1,
+    "no_request": 1,
+}
 
 
 def test_counts_are_about_the_days_that_are_asked_for(tmp_path):

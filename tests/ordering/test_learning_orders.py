@@ -200,8 +200,11 @@ def test_learned_orders_are_judged_on_the_jobs_of_their_weeks():
     policies, num_late = learned_policies(by_area_programs(), learned, plan.weeks, POOL, SMALL)
     assert num_late == 0
     assert [(policy.name, len(policy.plays)) for policy in policies] == [
-        ("bc", 1), ("bc_greedy", 1), ("ppo", 2), ("index", 2)
-    ]  # fmt: skip
+        ("bc", 1),
+        ("bc_greedy", 1),
+        ("ppo", 2),
+        ("index", 2),
+    ]
     weeks = [week for week in plan.weeks if week.shift_days == 1]
     rule = next(policy for policy in rule_policies(POOL) if policy.name == "saf+easy")
     for ours, theirs in zip(policies[2].plays[1](weeks), rule.plays[0](weeks), strict=True):

@@ -138,9 +138,15 @@ def test_rules_are_compared_in_replay_and_twin_on_the_same_units():
     weeks = generated_weeks(jobs, populations, plan.anchors, POOL, range(2), SHORT)
     policies = rule_policies(POOL)
     comparison = compare_orders(
-        plan, weeks, policies, POOL, SHORT, SilentProgress(),
-        facts={}, intervals=IntervalConfig(num_replicates=200, min_units=2),
-    )  # fmt: skip
+        plan,
+        weeks,
+        policies,
+        POOL,
+        SHORT,
+        SilentProgress(),
+        facts={},
+        intervals=IntervalConfig(num_replicates=200, min_units=2),
+    )
     assert {judge.name for judge in comparison.judges} == {REPLAY, TWIN}
     shift = [week for week in plan.weeks if week.shift_days == 7]
     sjf = next(policy for policy in policies if policy.name == "sjf+easy")

@@ -25,8 +25,9 @@ def jobs():
     log, rng = busy_log(num_days=70), np.random.default_rng(5)
     return log._replace(
         arrival_s=np.sort(log.arrival_s - log.arrival_s[0] + rng.random(len(log.run_s))),
-        run_s=log.run_s + rng.random(len(log.run_s)), requested_s=log.requested_s + 1.0,
-    )  # fmt: skip
+        run_s=log.run_s + rng.random(len(log.run_s)),
+        requested_s=log.requested_s + 1.0,
+    )
 
 
 @pytest.mark.parametrize("rule", [FCFS, SAF])

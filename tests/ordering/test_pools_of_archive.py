@@ -159,8 +159,10 @@ def test_every_row_is_in_one_pool_or_counted(tmp_path):
     jobs = {pool: read_jobs(archive, pool=pool) for pool in ("slim", "wide")}
     assert jobs["slim"].request_id.tolist() == ["offered", "ran elsewhere"]
     assert jobs["wide"].request_id.tolist() == [
-        "two nodes", "all nodes, no first", "all nodes, offered elsewhere",
-    ]  # fmt: skip
+        "two nodes",
+        "all nodes, no first",
+        "all nodes, offered elsewhere",
+    ]
     for one in jobs.values():
         assert {"no_pool": 4, "several_pools": 1}.items() <= dict(one.counts).items()
     counts = played(tmp_path / "archive").to_json()["counts"]
@@ -220,9 +222,15 @@ def test_one_pool_is_what_it_was(tmp_path, capsys):
         assert waits.column_names == ["request_id", "wait_s", "start", "policy"]
         assert not {"pool", "pools"} & set(plain)
         assert set(plain["counts"]) == {
-            "cancelled", "withdrawn", "no_run_time", "no_processors", "zero_run_time", "no_request", "too_large",
+            "cancelled",
+            "withdrawn",
+            "no_run_time",
+            "no_processors",
+            "zero_run_time",
+            "no_request",
+            "too_large",
             "overrunning",
-        }  # fmt: skip
+        }
         found[name] = (plain, waits)
         jobs = read_jobs(Archive(archive))
         expected = replay(jobs, Pool(27.0, easy=True), FCFS).start_s - jobs.arrival_s

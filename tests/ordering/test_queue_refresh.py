@@ -90,9 +90,14 @@ def exported(folder):
 
 def refreshed(folder, running=None, progress=None, *, work="work", config="loose", **settings):
     return refresh(
-        load_config(folder / f"{config}.toml"), folder, folder / "night", folder / work,
-        running, RefreshConfig(**settings), progress or SilentProgress(),
-    )  # fmt: skip
+        load_config(folder / f"{config}.toml"),
+        folder,
+        folder / "night",
+        folder / work,
+        running,
+        RefreshConfig(**settings),
+        progress or SilentProgress(),
+    )
 
 
 def bundle_of(folder, exponents, processors=16.0, **days):

@@ -40,11 +40,14 @@ def made_queue(rng, num_waiting, num_running):
     arrivals_s = CLOCK_S - np.sort(rng.integers(0, 30, num_waiting))[::-1] * 60.0
     waiting = [
         WaitingJob(
-            float(arrival_s), float(rng.choice([0.5, 1.0, 2.0, 4.0, 40.0])), float(rng.choice([60.0, 600.0, 3600.0])),
-            (None, "ann", "bob")[rng.integers(3)], (None, 45.0)[rng.integers(2)],
+            float(arrival_s),
+            float(rng.choice([0.5, 1.0, 2.0, 4.0, 40.0])),
+            float(rng.choice([60.0, 600.0, 3600.0])),
+            (None, "ann", "bob")[rng.integers(3)],
+            (None, 45.0)[rng.integers(2)],
         )
         for arrival_s in arrivals_s
-    ]  # fmt: skip
+    ]
     ends_s = CLOCK_S + rng.integers(-2, 20, num_running) * 60.0
     return waiting, [RunningJob(float(rng.choice([0.5, 1.0, 3.0])), float(end_s)) for end_s in ends_s]
 
@@ -56,9 +59,14 @@ def test_the_same_jobs_start_as_by_asking_the_rule_anew_for_every_one(rule):
         waiting, running = made_queue(rng, int(rng.integers(0, 40)), int(rng.integers(0, 12)))
         predicts = bool(rng.integers(2))
         setting = {
-            "processors": float(rng.choice([4.0, 16.0, 32.0])), "easy": bool(rng.integers(4)), "rule": rule,
-            "backfill": str(rng.choice(ORDERS)), "numbers": NUMBERS, "predicts": predicts, "reserves": predicts,
-        }  # fmt: skip
+            "processors": float(rng.choice([4.0, 16.0, 32.0])),
+            "easy": bool(rng.integers(4)),
+            "rule": rule,
+            "backfill": str(rng.choice(ORDERS)),
+            "numbers": NUMBERS,
+            "predicts": predicts,
+            "reserves": predicts,
+        }
         asked = waiting, running, USERS, CLOCK_S
         found = starting(setting, in_order_of_rule(setting, waiting, USERS, CLOCK_S), *asked)
         assert found == starting(setting, anew_for_every_job(setting, waiting, USERS), *asked)

@@ -159,8 +159,9 @@ def test_what_the_ladder_chose_is_exported_be_it_a_rule_or_an_index():
     usual, other = (one._replace(order=index_name(exponents)) for exponents in INDICES)
     assert winner_to_export(one)[::2] == ("saf+easy", "saf+easy")
     assert winner_to_export(weighted)[:2] == (
-        "predicted(1,1,0.06)", "not a rule but predicted(1,1,0.06), which the ladder chose in past weeks: why",
-    )  # fmt: skip
+        "predicted(1,1,0.06)",
+        "not a rule but predicted(1,1,0.06), which the ladder chose in past weeks: why",
+    )
     assert winner_to_export(one, rule="easy++").rule == "easy++"
     assert winner_to_export(one, rule="saf").rule == "saf+easy"
     for chosen, exponents in ((weighted, None), (usual, INDICES[0]), (other, INDICES[1])):

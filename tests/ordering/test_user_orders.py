@@ -67,13 +67,14 @@ def found(queue_made, tmp_path_factory):
     pool = load_queue_twin(folder / "twin").pool
     export_rule(fixed_order("sjf+easy"), bundle, QueueBundle(pool, OrderTrainingConfig(), DAYS))
     policies = {
-        "rule": Rule("mine", "smallest first", SAF.score), "bundle": bundle,
+        "rule": Rule("mine", "smallest first", SAF.score),
+        "bundle": bundle,
         "wrong": lambda key, seen, legal: seen.missing,
         "illegal": lambda key, seen, legal: jnp.full(legal.shape[1:], legal.shape[0] - 1),
         "raises": Rule("mine", "raises", lambda waiting, now_s: waiting.missing, ages=True),
         "short": Rule("mine", "scores one job", lambda waiting, now_s: waiting.processors[:1]),
         "none": Rule("mine", "scores no job", lambda waiting, now_s: waiting.processors * np.nan),
-    }  # fmt: skip
+    }
     return compared(folder, policies, {"starts": by_starts, "broken": out_of_order})
 
 

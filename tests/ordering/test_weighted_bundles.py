@@ -95,10 +95,15 @@ class Loop:
     def look(self, now_s):
         jobs = self.jobs
         waiting = [
-            WaitingJob(MONDAY_S + jobs.arrival_s[job], jobs.processors[job], jobs.requested_s[job], self.user(job),
-                       self.predicted_s[job])
+            WaitingJob(
+                MONDAY_S + jobs.arrival_s[job],
+                jobs.processors[job],
+                jobs.requested_s[job],
+                self.user(job),
+                self.predicted_s[job],
+            )
             for job in self.waiting
-        ]  # fmt: skip
+        ]
         running = [
             RunningJob(jobs.processors[job], MONDAY_S + end_s, self.user(job))
             for job, end_s in self.running.items()
@@ -141,9 +146,14 @@ def test_an_index_of_the_ladder_starts_jobs_as_its_replay_backfilling_included(j
     found = Loop(jobs, load_queue(tmp_path / "bundle"), lambda policy: policy.starting).play()
     past = past_of(jobs, np.full(len(jobs.run_s), np.nan), 0.0, TIME_UNIT_S)
     expected = replay_with_user_history(
-        jobs, pool, usual.score(jobs, pool), past, time_unit_s=TIME_UNIT_S, ageing_per_s=INDICES[0][-1] / DAY_S,
+        jobs,
+        pool,
+        usual.score(jobs, pool),
+        past,
+        time_unit_s=TIME_UNIT_S,
+        ageing_per_s=INDICES[0][-1] / DAY_S,
         backfill=SAF,
-    )  # fmt: skip
+    )
     np.testing.assert_allclose(found, expected.start_s, atol=1e-3)
     assert expected.num_backfilled > 10
     played, _ = policy_of_bundle(tmp_path / "bundle")

@@ -162,11 +162,16 @@ class SlotLoop(SlotView):
         deadline_s = float(self.today.deadline_s[service, scenario])
         late_s = self.round(arrival_s + deadline_s)
         request = {
-            "site": site, "agent": agent, "scenario": scenario, "service": service, "arrival_s": arrival_s,
-            "deadline_s": deadline_s, "late_s": late_s,
+            "site": site,
+            "agent": agent,
+            "scenario": scenario,
+            "service": service,
+            "arrival_s": arrival_s,
+            "deadline_s": deadline_s,
+            "late_s": late_s,
             "work_s": float(self.today.work_s[service]) * self._quantile(self.world.size, numbers[2]),
             "input_mib": float(self.today.input_mib[service]) * self._quantile(self.world.input, numbers[3]),
-        }  # fmt: skip
+        }
         keys = {"fifo": arrival_s, "delay_greedy": late_s, "hybrid": self.estimate_s[service]}
         request["key"] = keys[self.config.eap_queue.name]
         if len(self.queues[site]) < self.config.queue_places:
@@ -262,8 +267,10 @@ class SlotLoop(SlotView):
                 mean_s = sum(row[column] for row in took) / len(took)
                 estimates[service] = keep * estimates[service] + (1 - keep) * mean_s
         self.done_here = []
-        levels = ((self.config.eap_queue, self.queues, self.estimate_s),
-                  (self.config.node_queue, self.held, self.node_estimate_s))  # fmt: skip
+        levels = (
+            (self.config.eap_queue, self.queues, self.estimate_s),
+            (self.config.node_queue, self.held, self.node_estimate_s),
+        )
         for strategy, queues, estimates in levels:
             for one in (one for queue in queues for one in queue if strategy.name == "hybrid"):
                 expected_s = estimates[one["service"]]

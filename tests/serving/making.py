@@ -125,9 +125,14 @@ def node_object(name: str, cpu: str = "16", **spec: object) -> dict:
 
 
 async def call(
-    app: App, path: str, content: object = None, *, method: str = "POST", headers: Sequence[tuple[bytes, bytes]] = (),
+    app: App,
+    path: str,
+    content: object = None,
+    *,
+    method: str = "POST",
+    headers: Sequence[tuple[bytes, bytes]] = (),
     client: tuple[str, int] = ("127.0.0.1", 1),
-) -> tuple[int, object]:  # fmt: skip
+) -> tuple[int, object]:
     """Status and content of one call, without a network; `content` may be bytes."""
     body = content if isinstance(content, bytes) else orjson.dumps(content)
     sent: list = []

@@ -366,11 +366,13 @@ def test_any_content_is_answered(app, path, body):
 REQUEST = st.fixed_dictionaries(
     {"request_id": st.text(min_size=1, max_size=8)},
     optional={
-        "service": st.text(max_size=5) | st.none(), "cpu_cores": st.floats(0, 1e9) | st.integers(0, 99),
-        "num_nodes": st.integers(1, 9), "deadline_s": st.floats(0, 1e9),
+        "service": st.text(max_size=5) | st.none(),
+        "cpu_cores": st.floats(0, 1e9) | st.integers(0, 99),
+        "num_nodes": st.integers(1, 9),
+        "deadline_s": st.floats(0, 1e9),
         "arrival": st.datetimes().map(str) | st.floats(0, 4e9),
     },
-)  # fmt: skip
+)
 
 
 @settings(max_examples=100)

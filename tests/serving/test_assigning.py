@@ -162,9 +162,11 @@ JSON = st.recursive(
 @given(JSON)
 def test_whatever_stands_there_is_answered(value):
     for content in (
-        {"edges": value, "requests": []}, {"edges": EDGES, "requests": value}, value,
+        {"edges": value, "requests": []},
+        {"edges": EDGES, "requests": value},
+        value,
         {"edges": EDGES, "requests": [request(0)], "s_per_mib": value, "deadline_ms": 1},
-    ):  # fmt: skip
+    ):
         with suppress(QueryError):
             assert "assignment" in assign(content)
 
@@ -194,8 +196,10 @@ def test_a_trained_scheduler_answers_and_says_how_far_outside_a_question_is(trai
     assert "gap" in answer
     many = two | {"requests": [request(number) for number in range(101)], "deadline_ms": 1}
     assert asked(trained, "/assign", many)[1]["outside"] == {
-        "requests": 10.1, "edges": 1.0, "is_outside": True,
-    }  # fmt: skip
+        "requests": 10.1,
+        "edges": 1.0,
+        "is_outside": True,
+    }
     assert asked(trained, "/assign", two | {"requests": []})[1]["assignment"] == {}
     assert asked(trained, "/assign", two | {"deadline_ms": 0})[0] == 200
     assert asked(trained, "/assign", two | {"requests": [request(0, edges=[])]})[0] == 400
@@ -243,8 +247,10 @@ def test_what_a_scheduler_of_many_cannot_do_is_refused(bundle, tmp_path):
     with pytest.raises(ProductError, match="many requests at once"):
         load_policy(bundle, rule=bundle)
     for service in (
-        ServiceConfig(shadow=True), ServiceConfig(canary=0.5), ServiceConfig(explore=0.1),
-    ):  # fmt: skip
+        ServiceConfig(shadow=True),
+        ServiceConfig(canary=0.5),
+        ServiceConfig(explore=0.1),
+    ):
         with pytest.raises(ServingError, match="served as it is"):
             load_served(ServerConfig(bundle, service=service))
     with pytest.raises(ServingError, match="--log"):

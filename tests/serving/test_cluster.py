@@ -89,9 +89,11 @@ def test_books_learn_from_runs_whose_end_was_seen_where_they_ran():
     placed(cluster, "assumed", "node-1", 0.0)  # nobody has reported a start, so far or later
     cluster.report(RequestEvent("assumed", 1.0, None, "completed"))
     for identity, told, status in (
-        ("ran", None, "completed"), ("moved", "node-3", "failed"), ("lost", None, "dropped"),
+        ("ran", None, "completed"),
+        ("moved", "node-3", "failed"),
+        ("lost", None, "dropped"),
         ("early", None, "completed"),
-    ):  # fmt: skip
+    ):
         placed(cluster, identity, "node-1", 0.0)
         cluster.report(RequestEvent(identity, 2.0, None, None))
         cluster.report(RequestEvent(identity, 1.0 if identity == "early" else 5.0, told, status))

@@ -292,9 +292,10 @@ def test_a_kind_of_line_is_said_once_in_a_while_with_the_number_left_out(capsys)
     notices.write("crowd", "too many")
     said = capsys.readouterr().err.splitlines()
     assert said == [
-        "schedtwin serve: too many", "schedtwin serve: full",
+        "schedtwin serve: too many",
+        "schedtwin serve: full",
         "schedtwin serve: too many (999 times more since the last such line)",
-    ]  # fmt: skip
+    ]
 
 
 PROGRAM = """

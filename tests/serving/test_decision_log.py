@@ -76,9 +76,14 @@ def test_a_day_of_decisions_becomes_an_archive_with_outcomes_and_propensities(tm
     assert sorted(rows) == ["late", "r0", "r1", "r2", "r3", "r4", "r5"]
     statuses = {name: row["status"] for name, row in rows.items()}
     assert statuses == {
-        "r0": "unknown", "r1": "failed", "r2": "running", "r3": "rejected", "r4": "unknown", "r5": "waiting",
+        "r0": "unknown",
+        "r1": "failed",
+        "r2": "running",
+        "r3": "rejected",
+        "r4": "unknown",
+        "r5": "waiting",
         "late": "waiting",
-    }  # fmt: skip
+    }
     first, ended = rows["r0"], rows["r1"]
     assert (first["offered_node"], first["propensity"], first["candidates"]) == ("node-0", 1.0, ["node-0"])
     assert (first["cpu_cores"], first["deadline_s"], first["site"], first["service"]) == (

@@ -40,8 +40,10 @@ def test_a_class_of_machines_is_there_while_one_of_them_is():
     inventory.state([Node("m1")])
     assert inventory.absent == {"m2", "small", "m3"}
     assert {name: node.available for name, node in inventory.facts.items()} == {
-        "big": True, "small": False, "m1": True,
-    }  # fmt: skip
+        "big": True,
+        "small": False,
+        "m1": True,
+    }
     inventory.state([Node("m1", available=False), Node("small")])
     assert inventory.absent == {"m2", "big"}
 

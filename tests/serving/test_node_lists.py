@@ -13,8 +13,13 @@ from offline_rl.serving.node_lists import NodeLists
 from tests.serving.making import node_object, pod
 
 TRICKS = (
-    'a"}]},{"metadata":{"name":"z"', "]}", '"Nodes":{"items":[', "\\", "é\u2028", '}},{"metadata":{"name":"n1"}}',
-)  # fmt: skip
+    'a"}]},{"metadata":{"name":"z"',
+    "]}",
+    '"Nodes":{"items":[',
+    "\\",
+    "é\u2028",
+    '}},{"metadata":{"name":"n1"}}',
+)
 
 
 def node(number: int, version: int, trick: str = "") -> dict:

@@ -33,10 +33,14 @@ SETTING = {
 def queue_policy(network=None, **setting):
     """Shortest predicted run first on four processors; or what `network` answers."""
     contract = PolicyContract(
-        "ordering", (FeatureFacts("rule_place", "share"),), (FeatureFacts("free", "share"),),
-        tuple(f"place {place}" for place in range(8)), NetworkFacts("scorer", (1,), identity=False), "",
+        "ordering",
+        (FeatureFacts("rule_place", "share"),),
+        (FeatureFacts("free", "share"),),
+        tuple(f"place {place}" for place in range(8)),
+        NetworkFacts("scorer", (1,), identity=False),
+        "",
         setting=SETTING | setting,
-    )  # fmt: skip
+    )
     arrays = {name: np.zeros(shape, np.float32) for name, shape in wanted_shapes(contract).items()}
     arrays["choice/kernel"][:], arrays["choice/bias"][:], arrays["score/kernel"][:] = -1.0, 8.0, 1.0
     return QueuePolicy(ExportedPolicy(contract, "made", network or numpy_network(arrays, contract)))

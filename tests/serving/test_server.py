@@ -271,9 +271,13 @@ def test_the_command_offers_the_fallbacks_there_are():
 
 @pytest.mark.parametrize(
     ("words", "told"),
-    [(["--canary", "2"], "a share of 2"), (["--explore", "nan"], "a share of nan"), (["--deadline-ms", "0"], "of 0 s"),
-     (["--deadline-ms", "70000"], "of 70 s")],
-)  # fmt: skip
+    [
+        (["--canary", "2"], "a share of 2"),
+        (["--explore", "nan"], "a share of nan"),
+        (["--deadline-ms", "0"], "of 0 s"),
+        (["--deadline-ms", "70000"], "of 70 s"),
+    ],
+)
 def test_shares_and_deadlines_that_cannot_be_are_refused(bundle, capsys, words, told):
     assert main(["serve", str(bundle), *words]) == 2
     shown = capsys.readouterr().err

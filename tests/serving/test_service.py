@@ -317,9 +317,12 @@ def test_errors_without_number_do_not_silence_an_alarm_and_are_said_once_in_a_wh
     said = [line.removeprefix("schedtwin serve: ") for line in capsys.readouterr().err.splitlines()]
     failed = "the policy failed, the fallback answers: RuntimeError: cannot score request"
     assert said == [
-        f"{failed} 0", f"{failed} 150 (149 times more since the last such line)",
-        "alarm: slow", "alarm: unlike", "alarm: slow",
-    ]  # fmt: skip
+        f"{failed} 0",
+        f"{failed} 150 (149 times more since the last such line)",
+        "alarm: slow",
+        "alarm: unlike",
+        "alarm: slow",
+    ]
 
 
 def test_what_is_in_flight_is_counted_as_it_is_when_it_is_read():

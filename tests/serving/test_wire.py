@@ -59,9 +59,15 @@ def test_what_a_pod_says_is_read_annotations_first():
         "schedtwin.io/deadline-seconds": "2.5",
     }
     asked = query_of_pod(
-        pod(labels=marks, annotations={"schedtwin.io/service": "annotation"}, creationTimestamp="1970-01-01T00:10:00Z"),
-        ("node-0",), {}, 1000.0,
-    )  # fmt: skip
+        pod(
+            labels=marks,
+            annotations={"schedtwin.io/service": "annotation"},
+            creationTimestamp="1970-01-01T00:10:00Z",
+        ),
+        ("node-0",),
+        {},
+        1000.0,
+    )
     request = asked.request
     assert (request.service, request.site, request.deadline_s) == ("annotation", "zone-b", 2.5)
     assert (asked.arrival_s, asked.request_id, asked.agent) == (600.0, "u1", "shop")
@@ -126,9 +132,12 @@ def test_names_mode_and_nodes_mode_are_answered_in_kind_and_spelling():
     assert go.query.names == ("b", "a")
     result = filter_result(go, {"a": "closed"}, {})
     assert result == {
-        "Nodes": None, "NodeNames": ["b"], "FailedNodes": {"a": "closed"}, "FailedAndUnresolvableNodes": {},
+        "Nodes": None,
+        "NodeNames": ["b"],
+        "FailedNodes": {"a": "closed"},
+        "FailedAndUnresolvableNodes": {},
         "Error": "",
-    }  # fmt: skip
+    }
     items = [node_object("a"), node_object("b")]
     camel = args_of({"pod": pod(), "nodes": {"items": items}}, 1.0)
     result = filter_result(camel, {}, {"a": "small"})

@@ -92,9 +92,15 @@ def test_many_streams_are_computed_as_few_are() -> None:
     request = made_requests(rng, CLUSTER, (1, streams))
     empty = np.zeros((3, streams), np.float32)
     state = PlacementState(
-        np.full(streams, clock_s), request, np.ones((1, streams), bool), np.ones((3, streams), bool), table,
-        empty, empty, np.zeros(streams, np.int32),
-    )  # fmt: skip
+        np.full(streams, clock_s),
+        request,
+        np.ones((1, streams), bool),
+        np.ones((3, streams), bool),
+        table,
+        empty,
+        empty,
+        np.zeros(streams, np.int32),
+    )
     node = (np.arange(streams, dtype=np.int32) % 3)[None]
     wide = np.asarray(availability(state, node))
     with jax.disable_jit():

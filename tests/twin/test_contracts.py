@@ -184,9 +184,13 @@ def test_shapes_are_as_the_contract_says(case):
     for _, seats, part in groups:
         decisions = (case.num_steps, seats, *streams)
         for leaf in [
-            part.active, part.reward, part.settled, part.illegal, *jax.tree.leaves(part.outcome),
+            part.active,
+            part.reward,
+            part.settled,
+            part.illegal,
+            *jax.tree.leaves(part.outcome),
             *jax.tree.leaves(part.action),
-        ]:  # fmt: skip
+        ]:
             assert leaf.shape == decisions
         for leaf in jax.tree.leaves((part.observation, part.legal, part.decision_info)):
             assert leaf.shape[0] == case.num_steps

@@ -18,9 +18,10 @@ def crowded_runs(pressure: np.ndarray, num_rows: int = 4_000, scatter: float = 0
     noise, residual = rng.normal(0.0, scatter, num_rows), np.zeros(num_rows)
     for row in range(num_rows):
         before = [
-            other for other in range(max(0, row - 200), row)
+            other
+            for other in range(max(0, row - 200), row)
             if node[other] == node[row] and finish_s[other] > arrival_s[row]
-        ]  # fmt: skip
+        ]
         share = [min(finish_s[other] - arrival_s[row], usual_s[row]) / usual_s[row] for other in before]
         residual[row] = noise[row] + np.dot(pressure[service[before]], share)
         finish_s[row] = arrival_s[row] + usual_s[row] * np.exp(residual[row])

@@ -58,10 +58,11 @@ def test_the_log_and_the_account_of_a_twin_agree():
     served, found = nobody_served(16, (1,)), []
     for row in range(NUM_ROWS):
         request = REQUESTS._replace(
-            agent=jnp.full((1, 1), agent[row]), deadline_s=jnp.full((1, 1), deadline_s[row]),
+            agent=jnp.full((1, 1), agent[row]),
+            deadline_s=jnp.full((1, 1), deadline_s[row]),
             discontent=jnp.full((1, 1), of_log[row] if agent[row] >= 0 else 0.0),
             day_fraction=jnp.full((1, 1), arrival_s[row] / 86_400.0),
-        )  # fmt: skip
+        )
         clock_s = jnp.array([arrival_s[row]])
         fate = Fate(
             *(

@@ -48,10 +48,16 @@ def archived(path: Path, nodes: list[dict], requests: list[dict]) -> Archive:
 @pytest.fixture(scope="module")
 def archive(tmp_path_factory: pytest.TempPathFactory) -> Archive:
     nodes = [
-        {"node_id": f"m{i}", "node_class": "small" if i < 2 else "large", "site": "here", "tier": "pool",
-         "cpu_cores": 4.0 if i < 2 else 16.0, "memory_gib": 8.0}
+        {
+            "node_id": f"m{i}",
+            "node_class": "small" if i < 2 else "large",
+            "site": "here",
+            "tier": "pool",
+            "cpu_cores": 4.0 if i < 2 else 16.0,
+            "memory_gib": 8.0,
+        }
         for i in range(3)
-    ]  # fmt: skip
+    ]
     requests = [
         *(request(i, 0, 100.0 * i, 350.0, ran_node="m0", service="a", num_nodes=2) for i in range(10)),
         *(request(20 + i, 0, 5000.0 + i, 50.0, ran_node="m2", service="b") for i in range(4)),
@@ -235,11 +241,17 @@ def test_agents_are_told_from_their_scenario_by_what_they_answered(tmp_path) -> 
     ]
     rows = [
         request(
-            i, 0, 10.0 * i, 5.0, ran_node=f"m{i % 2}", agent="no" if i % 4 == 1 else "yes",
-            accepted=i % 4 != 1, **({"status": "rejected"} if i % 4 == 1 else {}),
+            i,
+            0,
+            10.0 * i,
+            5.0,
+            ran_node=f"m{i % 2}",
+            agent="no" if i % 4 == 1 else "yes",
+            accepted=i % 4 != 1,
+            **({"status": "rejected"} if i % 4 == 1 else {}),
         )
         for i in range(80)
-    ]  # fmt: skip
+    ]
     with ArchiveWriter(tmp_path / "archive") as writer:
         writer.write("nodes", table_of(NODES, nodes), source="made")
         writer.write("requests", table_of(REQUESTS, rows), source="made")

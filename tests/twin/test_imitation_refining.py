@@ -142,15 +142,24 @@ def test_by_default_there_is_no_game_and_nothing_depends_on_it() -> None:
 @pytest.mark.slow
 def test_a_game_that_only_harms_gives_the_fitted_answers_back() -> None:
     config = anchored(
-        num_members=2, hidden=(8,), num_warm=3, num_steps=3, num_streams=4, evaluate_every=3,
+        num_members=2,
+        hidden=(8,),
+        num_warm=3,
+        num_steps=3,
+        num_streams=4,
+        evaluate_every=3,
         game_learning_rate=10.0,
-    )  # fmt: skip
+    )
     answers = init_generator(jax.random.key(3), ENCODING.cluster, config).answers
     widening = jnp.zeros(NUM_OUTPUTS).at[RUN_SCALES].set(-0.2)
     model, report = fit_imitation(
-        jax.random.key(0), campaigns(0, 8, 12), ENCODING, config,
-        fitted=Fitted(answers, Limits(100.0, 100.0), widening), held_out=np.array([2, 5]),
-    )  # fmt: skip
+        jax.random.key(0),
+        campaigns(0, 8, 12),
+        ENCODING,
+        config,
+        fitted=Fitted(answers, Limits(100.0, 100.0), widening),
+        held_out=np.array([2, 5]),
+    )
     assert report.best_step <= config.num_warm
     assert report.kept == report.start
     warm, played = report.evaluations
@@ -164,9 +173,13 @@ def test_a_game_that_only_harms_gives_the_fitted_answers_back() -> None:
 def made_twin(folder: Path, name: str, game: GameConfig) -> Path:
     with writing(folder / name, "twin", extra=(extra := {})) as out:
         config = RunConfig(
-            seed=1, days=DaysConfig(num_days=1, num_steps=64), twin=TINY, imitation=game,
-            population=PopulationConfig("none"), shifts=ShiftConfig("0d"),
-        )  # fmt: skip
+            seed=1,
+            days=DaysConfig(num_days=1, num_steps=64),
+            twin=TINY,
+            imitation=game,
+            population=PopulationConfig("none"),
+            shifts=ShiftConfig("0d"),
+        )
         extra |= build_twin(out, folder / "archive", config, SilentProgress())
     return folder / name
 
@@ -225,8 +238,13 @@ def test_a_twin_is_made_by_the_game_and_says_so(tmp_path: Path, monkeypatch: pyt
     assert (plain / "encoding.json").read_text() == (whole / "encoding.json").read_text()
     (tmp_path / "certificate").mkdir()
     build_certificate(
-        tmp_path / "certificate", tmp_path / "archive", whole, None,
-        CertifyConfig(max_days=1, enough_rows=1, num_steps=64, max_rows=300, num_replicates=200, rankings=False),
+        tmp_path / "certificate",
+        tmp_path / "archive",
+        whole,
+        None,
+        CertifyConfig(
+            max_days=1, enough_rows=1, num_steps=64, max_rows=300, num_replicates=200, rankings=False
+        ),
         SilentProgress(),
-    )  # fmt: skip
+    )
     assert facts["in_words"] in load_certificate(tmp_path / "certificate").notes

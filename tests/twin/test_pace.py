@@ -139,9 +139,11 @@ def test_fates_move_to_those_of_the_loop(kind: str) -> None:
         slots = jnp.array([[row]], jnp.int32)
         start_s, finish_s = map(np.array, move(state, slots, jnp.asarray(start_s), jnp.asarray(finish_s)))
         table = table._replace(
-            decision=table.decision.at[0, row].set(row), service=table.service.at[0, row].set(loop.service[row]),
-            arrival_s=table.arrival_s.at[0, row].set(clock_s), demand=table.demand.at[0, 0, row].set(1.0),
-        )  # fmt: skip
+            decision=table.decision.at[0, row].set(row),
+            service=table.service.at[0, row].set(loop.service[row]),
+            arrival_s=table.arrival_s.at[0, row].set(clock_s),
+            demand=table.demand.at[0, 0, row].set(1.0),
+        )
     np.testing.assert_allclose(finish_s[0, :, 0], loop.finish_s, rtol=1e-3, atol=0.05)
     np.testing.assert_allclose(start_s[0, :, 0], loop.start_s, rtol=1e-3, atol=0.05)
     assert np.isinf(start_s[1:]).all()
@@ -154,9 +156,11 @@ def test_logged_decisions_and_works_are_the_log_again() -> None:
     encoding = made_encoding(cluster, depth=32)
     rows, zero = made_rows(np.random.default_rng(0), cluster, len(loop.work_s)), np.zeros(96, np.int32)
     request = rows.request._replace(
-        service=loop.service.astype(np.int32), rule=zero, agent=zero - 1,
+        service=loop.service.astype(np.int32),
+        rule=zero,
+        agent=zero - 1,
         demand=np.stack([zero + 1.0, zero, zero]).astype(np.float32),
-    )  # fmt: skip
+    )
     rows = rows._replace(
         arrival_s=loop.arrival_s,
         start_s=loop.start_s,

@@ -84,10 +84,15 @@ def test_windows_of_a_stretch_begin_as_those_of_the_whole_log(archive: Archive) 
         )
         alone = cut_windows(rows, wanted & (np.arange(rows.num_rows) >= at), encoding, num_steps=16)
         told = [
-            sorted(zip(of.carried.node[of.carried.node[:, w] >= 0, w],
-                       np.round(of.carried.request.arrival_s[of.carried.node[:, w] >= 0, w], 2), strict=True))
+            sorted(
+                zip(
+                    of.carried.node[of.carried.node[:, w] >= 0, w],
+                    np.round(of.carried.request.arrival_s[of.carried.node[:, w] >= 0, w], 2),
+                    strict=True,
+                )
+            )
             for of, w in ((windows, window), (alone, 0))
-        ]  # fmt: skip
+        ]
         assert told[0] == told[1]
 
 

@@ -83,19 +83,26 @@ def state_of(cluster: Cluster, begun: list[tuple[float, float, int, float]], ran
     start_s, finish_s, ranks, cores = (jnp.asarray(column) for column in zip(*begun, strict=True))
     here = (0, slice(len(begun)), 0)
     table = table._replace(
-        decision=table.decision.at[here].set(0), start_s=table.start_s.at[here].set(start_s),
-        finish_s=table.finish_s.at[here].set(finish_s), rank=table.rank.at[here].set(ranks),
+        decision=table.decision.at[here].set(0),
+        start_s=table.start_s.at[here].set(start_s),
+        finish_s=table.finish_s.at[here].set(finish_s),
+        rank=table.rank.at[here].set(ranks),
         demand=table.demand.at[0, 0, slice(len(begun)), 0].set(cores),
-    )  # fmt: skip
+    )
     request = Requests(*(jnp.zeros((1, 1), jnp.int32) for _ in Requests._fields))
     request = request._replace(
         queue=jnp.full((1, 1), rank, jnp.int32), demand=jnp.zeros((3, 1, 1)).at[0].set(2.0)
     )
     return PlacementState(
-        clock_s=jnp.full(1, 10.0), request=request, active=jnp.ones((1, 1), bool),
-        available=jnp.ones((cluster.num_nodes, 1), bool), in_flight=table, recent_wait_s=jnp.zeros((4, 1)),
-        recent_starts=jnp.zeros((4, 1)), num_overflow=jnp.zeros(1, jnp.int32),
-    )  # fmt: skip
+        clock_s=jnp.full(1, 10.0),
+        request=request,
+        active=jnp.ones((1, 1), bool),
+        available=jnp.ones((cluster.num_nodes, 1), bool),
+        in_flight=table,
+        recent_wait_s=jnp.zeros((4, 1)),
+        recent_starts=jnp.zeros((4, 1)),
+        num_overflow=jnp.zeros(1, jnp.int32),
+    )
 
 
 @pytest.mark.parametrize(

@@ -31,9 +31,15 @@ def hand_made(node: list[int], service: list[int], wait: list, run: list, status
     )
     names = np.array([str(i) for i in range(count)])
     rows = EncodedRows(
-        arrival_s, start_s, finish_s, np.array(status, np.int32), np.array(node, np.int32), request, names,
+        arrival_s,
+        start_s,
+        finish_s,
+        np.array(status, np.int32),
+        np.array(node, np.int32),
+        request,
+        names,
         np.zeros(count, bool),
-    )  # fmt: skip
+    )
     return cut_windows(rows, np.ones(count, bool), encoding, num_steps=count), encoding
 
 
@@ -119,10 +125,10 @@ def test_nothing_leaks_before_it_is_due(system: tuple[Windows, Encoding, object,
 
     assert np.sum(np.isfinite(hidden.finish_s) & (hidden.finish_s > clock)) > 5
     changed = hidden._replace(
-        start_s=delay(hidden.start_s), finish_s=delay(hidden.finish_s), status=np.where(
-            hidden.finish_s > clock, np.int32(DROPPED), hidden.status
-        )
-    )  # fmt: skip
+        start_s=delay(hidden.start_s),
+        finish_s=delay(hidden.finish_s),
+        status=np.where(hidden.finish_s > clock, np.int32(DROPPED), hidden.status),
+    )
     ahead = np.minimum(
         *(np.where(np.asarray(t) > clock, t, np.inf) for t in (hidden.start_s, hidden.finish_s))
     )
@@ -197,9 +203,11 @@ def test_logged_decisions_have_the_logged_luck_and_the_system_s_waits(system: tu
     @jax.jit
     def episodes(follows):
         response = drawn_response(
-            encoding.cluster, encoding.problem.depth, replayed_arrivals(windows),
+            encoding.cluster,
+            encoding.problem.depth,
+            replayed_arrivals(windows),
             with_logged_luck(plain, windows, follows),
-        )  # fmt: skip
+        )
         made = environment(placement(encoding.cluster, encoding.problem), response)
         return follow(jax.random.key(0), made, jnp.asarray(nodes), (windows.num_windows,))
 

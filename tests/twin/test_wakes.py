@@ -102,9 +102,12 @@ def test_windows_carry_what_ended_last_on_nodes_that_hold_nothing():
     rows = made_rows(np.random.default_rng(0), cluster, 4)
     arrival_s = np.array([100.0, 110.0, 120.0, 500.0])
     rows = rows._replace(
-        arrival_s=arrival_s, start_s=arrival_s, finish_s=np.array([150.0, 130.0, 900.0, 510.0]),
-        node=np.array([0, 0, 1, 0], np.int32), status=np.full(4, COMPLETED, np.int32),
-    )  # fmt: skip
+        arrival_s=arrival_s,
+        start_s=arrival_s,
+        finish_s=np.array([150.0, 130.0, 900.0, 510.0]),
+        node=np.array([0, 0, 1, 0], np.int32),
+        status=np.full(4, COMPLETED, np.int32),
+    )
     windows = cut_windows(rows, np.arange(4) == 3, made_encoding(cluster), num_steps=1)
     carried, there = windows.carried, windows.carried.node[:, 0] >= 0
     assert carried.node[there, 0].tolist() == [1, 0]

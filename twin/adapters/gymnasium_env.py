@@ -46,9 +46,10 @@ class SchedulingEnv(gymnasium.Env[np.ndarray, np.int64]):
         if game.num_seats != 1 or len(masks) != 1:
             raise ConfigError(
                 f"{game.num_seats} seats and actions of {len(masks)} parts do not make a single-agent environment",
-                where="SchedulingEnv", allowed="one seat, one action",
+                where="SchedulingEnv",
+                allowed="one seat, one action",
                 advice="use twin.adapters.pettingzoo_env for several seats",
-            )  # fmt: skip
+            )
         size = jax.eval_shape(lambda leaf: flatten_features(leaf, 1), seen.observation).shape[0]
         self._structure = jax.tree.structure(seen.legal)
         self.observation_space = gymnasium.spaces.Box(-np.inf, np.inf, (size,), np.float32)

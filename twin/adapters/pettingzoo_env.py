@@ -49,8 +49,9 @@ class SchedulingParallelEnv(ParallelEnv[str, np.ndarray, np.int64]):
         if len(masks) != 1 or len(self.possible_agents) != game.num_seats:
             raise ConfigError(
                 f"{len(self.possible_agents)} names for {game.num_seats} seats, actions of {len(masks)} parts",
-                where="SchedulingParallelEnv", allowed="a name for each seat, and one action",
-            )  # fmt: skip
+                where="SchedulingParallelEnv",
+                allowed="a name for each seat, and one action",
+            )
         size = jax.eval_shape(lambda leaf: flatten_features(leaf, 1), seen.observation).shape[0]
         self._structure = jax.tree.structure(seen.legal)
         self.observation_spaces = {

@@ -66,8 +66,10 @@ def stepwise(environment: Environment, num_steps: int) -> Stepwise:
     if problem.groups:
         raise ConfigError(
             f"seats of the groups {list(problem.groups)} act on clocks of their own",
-            where="stepwise", allowed="seats of one kind", advice="step the environment itself",
-        )  # fmt: skip
+            where="stepwise",
+            allowed="seats of one kind",
+            advice="step the environment itself",
+        )
     total = num_steps * num_seats
 
     def reset(key: Array) -> tuple[Episode, TimeStep]:

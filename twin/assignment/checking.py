@@ -27,28 +27,32 @@ def refuse_bad_costs(costs: Costs) -> None:
         values = getattr(costs, name)
         if not np.all(values >= 0.0) or not np.all(np.isfinite(values)):
             raise AssignmentError(
-                "a time is negative or no number", where=f"{name}, {_places(~((values >= 0) & np.isfinite(values)))}",
+                "a time is negative or no number",
+                where=f"{name}, {_places(~((values >= 0) & np.isfinite(values)))}",
                 allowed="seconds, 0 or more",
-            )  # fmt: skip
+            )
     if np.any(np.isnan(costs.work_s)) or np.any(costs.work_s < 0.0):
         wrong = np.isnan(costs.work_s) | (costs.work_s < 0.0)
         raise AssignmentError(
-            "a computing time is negative or no number", where=f"work_s, {_places(wrong)}",
+            "a computing time is negative or no number",
+            where=f"work_s, {_places(wrong)}",
             allowed="seconds, 0 or more; inf where an edge does not host the service",
-        )  # fmt: skip
+        )
     nowhere = np.flatnonzero(~np.isfinite(costs.work_s).any(axis=1))
     if len(nowhere):
         raise AssignmentError(
-            "no edge hosts the service", where=f"requests {first(nowhere.tolist())}",
+            "no edge hosts the service",
+            where=f"requests {first(nowhere.tolist())}",
             allowed="at least one edge with a finite computing time for every request",
             advice="leave these requests out, or add an edge that hosts their service",
-        )  # fmt: skip
+        )
     if np.any((costs.source < -1) | (costs.source >= num_edges)):
         wrong = np.flatnonzero((costs.source < -1) | (costs.source >= num_edges))
         raise AssignmentError(
-            "a request comes from an edge that is not there", where=f"requests {first(wrong.tolist())}",
+            "a request comes from an edge that is not there",
+            where=f"requests {first(wrong.tolist())}",
             allowed=f"0 to {num_edges - 1}, or -1 for none of the {num_edges} edges",
-        )  # fmt: skip
+        )
 
 
 def refuse_bad_sizes(input_mib: np.ndarray) -> None:
@@ -56,9 +60,11 @@ def refuse_bad_sizes(input_mib: np.ndarray) -> None:
     wrong = np.flatnonzero(~(np.isfinite(input_mib) & (input_mib > 0.0)))
     if len(wrong):
         raise AssignmentError(
-            "a size is zero, negative or no number", where=f"input_mib of requests {first(wrong.tolist())}",
-            allowed="MiB, more than 0", advice="leave these requests out, or say how large they are",
-        )  # fmt: skip
+            "a size is zero, negative or no number",
+            where=f"input_mib of requests {first(wrong.tolist())}",
+            allowed="MiB, more than 0",
+            advice="leave these requests out, or say how large they are",
+        )
 
 
 def refuse_duplicates(what: str, names: Sequence[str]) -> None:
@@ -67,9 +73,11 @@ def refuse_duplicates(what: str, names: Sequence[str]) -> None:
     twice = [name for name in names if name in seen or seen.add(name)]  # type: ignore[func-returns-value]
     if twice:
         raise AssignmentError(
-            f"{what} stand twice", where=first(dict.fromkeys(twice)), allowed="each name once",
+            f"{what} stand twice",
+            where=first(dict.fromkeys(twice)),
+            allowed="each name once",
             advice="give every one of them a name of its own",
-        )  # fmt: skip
+        )
 
 
 def _places(wrong: np.ndarray) -> str:

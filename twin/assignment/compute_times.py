@@ -113,9 +113,10 @@ def fit_fallbacks(
     """The functions of all edges together, and of every class with enough rows; arguments as of `fit_compute_times`."""
     if len(size) < MIN_ROWS:
         raise AssignmentError(
-            f"{len(size)} requests are too few to learn computing times from", allowed=f"{MIN_ROWS} or more",
+            f"{len(size)} requests are too few to learn computing times from",
+            allowed=f"{MIN_ROWS} or more",
             advice="take more days, or another log",
-        )  # fmt: skip
+        )
     found = {ALL_EDGES: _fit(size, seconds, ALL_EDGES)}
     class_of_row = np.array([classes[one] or "" for one in edge])
     for kind in sorted({one for one in classes if one}):

@@ -106,10 +106,11 @@ def fit_edges(
     """
     if reason := lacking(archive):
         raise ConfigError(
-            f"the log does not tell how edges compute: {reason}", where=f"{archive.path}, table requests",
+            f"the log does not tell how edges compute: {reason}",
+            where=f"{archive.path}, table requests",
             allowed=", ".join(COLUMNS),
             advice="import a log that has them, or name another problem",
-        )  # fmt: skip
+        )
     nodes = archive.nodes()
     names, classes = nodes["node_id"].to_pylist(), nodes["node_class"].to_pylist()
     rows, sites, cores = (

@@ -43,9 +43,10 @@ class InstanceConfig:
                 raise ConfigError(f"{value} {name}", where="instances of assignment", allowed="1 or more")
         if self.num_edges > self.num_all_edges:
             raise ConfigError(
-                f"a region of {self.num_edges} among {self.num_all_edges} edges", where="instances of assignment",
+                f"a region of {self.num_edges} among {self.num_all_edges} edges",
+                where="instances of assignment",
                 allowed="at most as many edges as there are",
-            )  # fmt: skip
+            )
 
 
 def draw_instances(
@@ -130,13 +131,15 @@ def _with_backlogs(
     (is_local, local_mib), (is_sent, sent_mib) = earlier(), earlier()
     local_out, sent_out = (rng.uniform(*config.size_mib, size=shape) for _ in range(2))
     return Edges(
-        xy, compute, replicas.astype(float),
+        xy,
+        compute,
+        replicas.astype(float),
         local_s=work_s(local_mib),
         arriving_s=way_s(is_sent, sent_mib, config.num_edges),
         transferred_s=work_s(sent_mib),
         local_result_s=way_s(is_local, local_out, config.num_all_edges),
         transferred_result_s=way_s(is_sent, sent_out, config.num_all_edges),
-    )  # fmt: skip
+    )
 
 
 def _distance(from_xy: np.ndarray, to_xy: np.ndarray) -> np.ndarray:

@@ -34,14 +34,16 @@ class LogRoundsConfig:
     def __post_init__(self) -> None:
         if self.num_requests < 1 or (self.num_edges is not None and self.num_edges < 2):
             raise ConfigError(
-                f"rounds of {self.num_requests} requests and {self.num_edges} edges", where="rounds of a log",
+                f"rounds of {self.num_requests} requests and {self.num_edges} edges",
+                where="rounds of a log",
                 allowed="1 request or more, 2 edges or more",
-            )  # fmt: skip
+            )
         if not 0 <= self.backlogs[0] <= self.backlogs[1] or not 0.0 < self.ways[0] <= self.ways[1]:
             raise ConfigError(
-                f"backlogs {self.backlogs}, ways {self.ways}", where="rounds of a log",
+                f"backlogs {self.backlogs}, ways {self.ways}",
+                where="rounds of a log",
                 allowed="rising ranges; backlogs of 0 or more, ways of more than 0",
-            )  # fmt: skip
+            )
 
 
 MAX_EDGES = 20

@@ -97,9 +97,11 @@ def sized(rows: RanRequests, size: str) -> RanRequests:
     """The rows that have the size; ConfigError where the log lacks the column."""
     if size not in rows.sizes:
         raise ConfigError(
-            f"the log has no {size}, which the twin takes for the size", where="table requests", allowed=size,
+            f"the log has no {size}, which the twin takes for the size",
+            where="table requests",
+            allowed=size,
             advice="fit a twin on this log",
-        )  # fmt: skip
+        )
     with np.errstate(invalid="ignore"):
         kept = np.flatnonzero(rows.sizes[size] > 0.0)
     return take(rows, kept)

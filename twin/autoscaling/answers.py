@@ -147,9 +147,10 @@ def _chance(key: Array, laws: Laws, asked: Array, interval_s: float) -> Interval
     rate, work = (
         jnp.exp(jnp.sqrt(variance) * drawn - 0.5 * variance)
         for variance, drawn in (
-            (jnp.log1p(laws.rate_scatter / calls), rate), (jnp.log1p(laws.work_scatter / calls), work),
+            (jnp.log1p(laws.rate_scatter / calls), rate),
+            (jnp.log1p(laws.work_scatter / calls), work),
         )
-    )  # fmt: skip
+    )
     tail = jnp.exp(laws.tail_spread[0] * jax.random.normal(key_tail, asked.shape))
     return IntervalChance(jnp.exp(laws.spread * time), rate, work, tail)
 
@@ -229,7 +230,9 @@ def _replicas(laws: Laws, private: TwinApplicationState, grants: Grants, dt_s: f
 
 def _mean(parts: PyTree, summed: tuple[str, ...]) -> PyTree:
     """Parts of an interval [steps, ...] as one: means, and sums of what is counted."""
-    return type(parts)(*(
-        jnp.sum(leaf, axis=0) if name in summed else jnp.mean(leaf, axis=0)
-        for name, leaf in zip(parts._fields, parts, strict=True)
-    ))  # fmt: skip
+    return type(parts)(
+        *(
+            jnp.sum(leaf, axis=0) if name in summed else jnp.mean(leaf, axis=0)
+            for name, leaf in zip(parts._fields, parts, strict=True)
+        )
+    )

@@ -78,7 +78,7 @@ def fit_laws(log: ScalingLog, config: LawsConfig | None = None) -> Laws:
             where="deployment_samples",
             allowed="50 or more with the gateway's rate and response time, few failures, use below cpu_cores",
             advice="give more days, or mend the units of the log: `schedtwin check` says where use exceeds the grant",
-        )  # fmt: skip
+        )
     random = np.random.default_rng(config.seed)
     draws = [_hours_drawn(log, usable, random) for _ in range(config.members)]
     parts = [_read_off(log, rows) for rows in draws]
@@ -273,8 +273,12 @@ def _fit_own_times(
     rho = np.stack(
         [rho_of(log, part["work_s"], part["most_cores"])[one] for part, one in zip(parts, rows, strict=True)]
     )
-    cores = np.stack([np.minimum(log.columns["cpu_cores"][one], part["most_cores"]) for part, one in
-                      zip(parts, rows, strict=True)])  # fmt: skip
+    cores = np.stack(
+        [
+            np.minimum(log.columns["cpu_cores"][one], part["most_cores"])
+            for part, one in zip(parts, rows, strict=True)
+        ]
+    )
     response = log.columns["response_s"][rows]
     known = np.isfinite(rho) & np.isfinite(response) & (response > 0.0) & (rho < MOST_RHO)
     weight = jnp.asarray(known, jnp.float32)
@@ -329,8 +333,10 @@ def _end_to_end(log: ScalingLog, part: dict[str, np.ndarray], rows: np.ndarray) 
     if known.sum() < 10:
         raise ConfigError(
             f"{known.sum()} intervals have response times of all deployments and of the gateway",
-            where="deployment_samples", allowed="10 or more", advice="leave out deployments that are seldom called",
-        )  # fmt: skip
+            where="deployment_samples",
+            allowed="10 or more",
+            advice="leave out deployments that are seldom called",
+        )
     own, mean_s, tail_s = own[known], mean_s[known], log.gateway["response_p95_s"][rows][known]
     calls = part["calls_per_request"]
     weight = _weights(own, mean_s, calls)

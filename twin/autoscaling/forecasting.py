@@ -58,9 +58,10 @@ def windows_of(rate_per_s: np.ndarray, interval_s: float) -> tuple[LoadWindows, 
     """
     if BIN_S % interval_s:
         raise ConfigError(
-            f"intervals of {interval_s:g} s do not fit into {BIN_S:g} s", where="forecasts of the request rate",
+            f"intervals of {interval_s:g} s do not fit into {BIN_S:g} s",
+            where="forecasts of the request rate",
             allowed=f"intervals that divide {BIN_S:g} s",
-        )  # fmt: skip
+        )
     per_bin = round(BIN_S / interval_s)
     rates = np.asarray(rate_per_s)[: len(rate_per_s) // per_bin * per_bin].reshape(-1, per_bin)
     num_known = np.isfinite(rates).sum(axis=1)
@@ -69,16 +70,19 @@ def windows_of(rate_per_s: np.ndarray, interval_s: float) -> tuple[LoadWindows, 
     if len(bins) < 3 * day:
         raise ConfigError(
             f"a series of {len(bins) * BIN_S / DAY_S:.1f} days is too short to hold out a part",
-            where="forecasts of the request rate", allowed="three days or more",
-        )  # fmt: skip
+            where="forecasts of the request rate",
+            allowed="three days or more",
+        )
     cut = int(len(bins) * (1.0 - HELD_OUT))
     shares = bins / np.nanmax(bins[:cut])
     last = np.arange(day, len(bins) - AHEAD)  # last bin of the past
     ahead = last[:, None] + np.arange(1, AHEAD + 1)
     whole = LoadWindows(
-        shares[last[:, None] + np.arange(1 - PAST, 1)], shares[ahead - day],
-        2.0 * np.pi * (last % day) / day, shares[ahead],
-    )  # fmt: skip
+        shares[last[:, None] + np.arange(1 - PAST, 1)],
+        shares[ahead - day],
+        2.0 * np.pi * (last % day) / day,
+        shares[ahead],
+    )
     known = np.all([np.isfinite(leaf.reshape(len(last), -1)).all(axis=1) for leaf in whole], axis=0)
     train, held_out = known & (last + AHEAD < cut), known & (last >= cut)
     return LoadWindows(*(leaf[train] for leaf in whole)), LoadWindows(*(leaf[held_out] for leaf in whole))

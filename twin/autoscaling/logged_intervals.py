@@ -60,12 +60,16 @@ def logged_events(log: ScalingLog) -> ScalingEvents:
     return ScalingEvents(
         Grants(column["cpu_cores"], _known(column["memory_gib"], zeros), column["num_replicas"]),
         DeploymentMetrics(
-            column["request_rate_per_s"], column["cpu_cores_used"], _known(column["memory_gib_used"], zeros),
-            column["ready_replicas"], column["response_s"], _known(column["num_failures"], zeros),
+            column["request_rate_per_s"],
+            column["cpu_cores_used"],
+            _known(column["memory_gib_used"], zeros),
+            column["ready_replicas"],
+            column["response_s"],
+            _known(column["num_failures"], zeros),
         ),
         GatewayMetrics(gateway["request_rate_per_s"], gateway["response_s"], failures, latency),
         end_s,
-    )  # fmt: skip
+    )
 
 
 def _known(values: np.ndarray, otherwise: np.ndarray) -> Any:

@@ -47,10 +47,12 @@ def observe(config: AutoscalingConfig, limits: GrantLimits, state: ScalingState)
             (state.grants.replicas - now.measured.ready) / jnp.maximum(state.grants.replicas, 1.0),
             _log_ratio(now.measured.response_s, jnp.asarray(config.slo_s)),
             _share(now.measured.num_failures, now.measured.rate_per_s * config.interval_s),
-            _beside(_log_ratio(quantile_s(now.gateway.latency, config.slo_share), jnp.asarray(config.slo_s)), use),
+            _beside(
+                _log_ratio(quantile_s(now.gateway.latency, config.slo_share), jnp.asarray(config.slo_s)), use
+            ),
             _beside(_share(now.gateway.num_failures, now.gateway.rate_per_s * config.interval_s), use),
         ]
-    )  # fmt: skip
+    )
     time_s = now.measured.rate_per_s * now.measured.response_s
     angle = 2.0 * jnp.pi * now.time_s / DAY_S
     shared = jnp.stack(

@@ -31,8 +31,11 @@ def save_application_twin(folder: Path, twin: ApplicationTwin) -> None:
     """Writes a twin into a folder."""
     arrays = {"laws": twin.laws, "load": twin.load, "coverage": twin.coverage}
     save_arrays(folder / ARRAYS, arrays)
-    meaning = {"deployments": list(twin.deployments), "interval_s": twin.interval_s,
-               "rows_of_a_piece": twin.load.deviation.shape[1]}  # fmt: skip
+    meaning = {
+        "deployments": list(twin.deployments),
+        "interval_s": twin.interval_s,
+        "rows_of_a_piece": twin.load.deviation.shape[1],
+    }
     (folder / MEANING).write_text(json.dumps(meaning, indent=1) + "\n")
 
 
@@ -66,10 +69,11 @@ def refuse_without_laws(folder: Path) -> None:
     """ProductError where a twin has no laws to train in."""
     if not has_laws(folder):
         raise ProductError(
-            "this twin forecasts what users see, and has no laws of deployments to train in", where=str(folder),
+            "this twin forecasts what users see, and has no laws of deployments to train in",
+            where=str(folder),
             allowed="a twin of a log with cores used, rate and response time of every deployment",
             advice="import these metrics and fit again; certify and bench forecasts take this twin and its log",
-        )  # fmt: skip
+        )
 
 
 def _meaning(folder: Path) -> dict[str, Any]:
@@ -77,9 +81,10 @@ def _meaning(folder: Path) -> dict[str, Any]:
         found: dict[str, Any] = json.loads((folder / MEANING).read_text())
     except (OSError, json.JSONDecodeError) as error:
         raise ProductError(
-            "there is no twin of an application here", where=str(folder / MEANING),
+            "there is no twin of an application here",
+            where=str(folder / MEANING),
             advice="fit one on a log with deployment_samples",
-        ) from error  # fmt: skip
+        ) from error
     return found
 
 

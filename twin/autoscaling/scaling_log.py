@@ -148,7 +148,7 @@ def read_scaling_log(
             where=f"{archive.path}: table {TABLE}, column deployment",
             allowed=f"rows of deployments, and rows of '{GATEWAY}': rate and response time from end to end",
             advice="import the metrics of the ingress or front end under that name",
-        )  # fmt: skip
+        )
     column = np.array([place.get(name, -1) for name in names])
     of_deployment = column >= 0
 
@@ -172,7 +172,7 @@ def read_scaling_log(
             where=f"{archive.path}: table {TABLE}: {first(log.lacks)}",
             allowed=f"values in {', '.join(NEEDED_OF_DEPLOYMENTS)}",
             advice="import these metrics, or leave the deployments out",
-        )  # fmt: skip
+        )
     return log
 
 
@@ -214,10 +214,11 @@ def _interval_of(table: pa.Table, archive: Archive) -> float:
     lengths = np.unique(_numbers(table["interval_s"]))
     if len(lengths) > 1:
         raise ArchiveError(
-            "the log has intervals of several lengths", where=f"{archive.path}: table {TABLE}, column interval_s",
+            "the log has intervals of several lengths",
+            where=f"{archive.path}: table {TABLE}, column interval_s",
             allowed=f"one length; there are {first(f'{one:g} s' for one in lengths)}",
             advice="import the metrics with one step",
-        )  # fmt: skip
+        )
     if lengths[0] <= 0.0:
         raise ArchiveError(
             f"the log has intervals of {lengths[0]:g} s", where=f"{archive.path}: table {TABLE}, column interval_s",
@@ -242,7 +243,7 @@ def _refuse_far_apart(
         where=f"{archive.path}: table {TABLE}, column time",
         allowed=f"samples in one of {MOST_GAPS} intervals of {interval_s:g} s, at least",
         advice="leave rows out whose clock was wrong, or name the days ([days] first_day, last_day)",
-    )  # fmt: skip
+    )
 
 
 def _refuse_off_grid(archive: Archive, time_s: np.ndarray, row: np.ndarray, interval_s: float) -> None:
@@ -253,4 +254,4 @@ def _refuse_off_grid(archive: Archive, time_s: np.ndarray, row: np.ndarray, inte
             where=f"{archive.path}: table {TABLE}, column time, rows {first(off)}",
             allowed="instants a whole number of intervals after midnight (UTC)",
             advice="query the metrics with one step, aligned",
-        )  # fmt: skip
+        )

@@ -99,22 +99,26 @@ class ImitationConfig:
 
     def __post_init__(self) -> None:
         positive = {
-            "num_members": self.num_members, "num_streams": self.num_streams, "evaluate_every": self.evaluate_every,
+            "num_members": self.num_members,
+            "num_streams": self.num_streams,
+            "evaluate_every": self.evaluate_every,
             "discriminator.window": self.discriminator.window,
-        }  # fmt: skip
+        }
         for name, value in positive.items():
             if value < 1:
                 raise ConfigError(f"{name} is {value}", where="ImitationConfig", allowed="at least 1")
         if self.num_streams % self.num_members:
             raise ConfigError(
                 f"{self.num_streams} streams cannot be dealt to {self.num_members} members",
-                where="ImitationConfig", allowed=f"a multiple of {self.num_members}",
-            )  # fmt: skip
+                where="ImitationConfig",
+                allowed=f"a multiple of {self.num_members}",
+            )
         if not (0.0 < self.held_out < 1.0 and 0.0 <= self.memory < 1.0):
             raise ConfigError(
-                f"held_out is {self.held_out}, memory {self.memory}", where="ImitationConfig",
+                f"held_out is {self.held_out}, memory {self.memory}",
+                where="ImitationConfig",
                 allowed="held_out between 0 and 1, memory 0 or more and below 1",
-            )  # fmt: skip
+            )
 
 
 def anchored(**changes: object) -> ImitationConfig:
@@ -126,9 +130,13 @@ def anchored(**changes: object) -> ImitationConfig:
 def paper(**changes: object) -> ImitationConfig:
     """Algorithm 2 of Xiong et al.: from scratch, PPO, no likelihood, no guard on the discriminator's accuracy."""
     chosen: dict[str, object] = {
-        "num_warm": 0, "num_steps": 300, "use_ppo": True, "game_learning_rate": 1e-3,
-        "guards": Guards((0.0, 1.0), 1.0, 1_000, np.inf), **changes,
-    }  # fmt: skip
+        "num_warm": 0,
+        "num_steps": 300,
+        "use_ppo": True,
+        "game_learning_rate": 1e-3,
+        "guards": Guards((0.0, 1.0), 1.0, 1_000, np.inf),
+        **changes,
+    }
     return ImitationConfig(**chosen)  # type: ignore[arg-type]
 
 
@@ -148,9 +156,10 @@ class GameConfig:
     def __post_init__(self) -> None:
         if self.kind not in (NONE, ANCHORED, PAPER) or self.num_steps < 1:
             raise ConfigError(
-                f"kind = {self.kind!r}, num_steps = {self.num_steps}", where="[imitation]",
+                f"kind = {self.kind!r}, num_steps = {self.num_steps}",
+                where="[imitation]",
                 allowed=f"kind {NONE}, {ANCHORED} or {PAPER}, num_steps 1 or more",
-            )  # fmt: skip
+            )
 
     def as_settings(self) -> "dict[str, GameConfig]":
         """Itself for what a product depends on; nothing without a game, so that what was made without one stands."""
@@ -162,9 +171,12 @@ class GameConfig:
             raise ConfigError("no game is wanted", where="[imitation] kind", allowed=f"{ANCHORED}, {PAPER}")
         each = max(2, _STREAMS // answers.num_members)
         shared: dict[str, Any] = {
-            "num_members": answers.num_members, "hidden": answers.hidden, "num_steps": self.num_steps,
-            "num_streams": each * answers.num_members, "held_out": answers.held_out,
-        }  # fmt: skip
+            "num_members": answers.num_members,
+            "hidden": answers.hidden,
+            "num_steps": self.num_steps,
+            "num_streams": each * answers.num_members,
+            "held_out": answers.held_out,
+        }
         if self.kind == PAPER:
             return paper(**shared)
         return anchored(num_warm=WARM_STEPS, game_learning_rate=_FITTED_LEARNING_RATE, memory=0.98, **shared)

@@ -186,9 +186,10 @@ def imitated_answers(
     def init(_key: Array, streams: Streams) -> Array:
         if len(streams) != 1 or streams[0] % config.num_members:
             raise ConfigError(
-                f"{streams} streams cannot be dealt to {config.num_members} members", where="imitated_answers",
+                f"{streams} streams cannot be dealt to {config.num_members} members",
+                where="imitated_answers",
                 allowed=f"one stream axis, a multiple of {config.num_members} long",
-            )  # fmt: skip
+            )
         return jnp.int32(0)
 
     def answer(

@@ -99,10 +99,15 @@ def refined(
     labelled = np.flatnonzero((windows.valid() & (windows.node >= 0)).any(axis=0))
     windows, aside = thinned(windows, held_out_windows(key, labelled, answers))
     imitation, how = fit_imitation(
-        jax.random.fold_in(key, 2), windows, encoding, settings,
+        jax.random.fold_in(key, 2),
+        windows,
+        encoding,
+        settings,
         fitted=_as_fitted(model, report) if anchored else None,
-        held_out=aside if len(aside) else None, checkpoint=checkpoint, on_evaluation=on_evaluation,
-    )  # fmt: skip
+        held_out=aside if len(aside) else None,
+        checkpoint=checkpoint,
+        on_evaluation=on_evaluation,
+    )
     spread = report.spread if anchored else np.ones_like(report.spread)
     supervised = float(np.mean(np.nanmax(report.held_out_log_likelihood, axis=0)))
     return Refined(
@@ -153,4 +158,4 @@ def _facts(
         "state_distance": {"start": start.distance, "kept": kept.distance},
         "log_likelihood": {"supervised": supervised, "start": start.likelihood, "kept": kept.likelihood},
         "in_words": sentence + (f"; stopped early: {report.stopped}" if report.stopped else ""),
-    }  # fmt: skip
+    }

@@ -120,8 +120,9 @@ def fit_imitation(
     if windows.num_windows < MIN_WINDOWS:
         raise ImitationError(
             f"{windows.num_windows} windows are too few to imitate from",
-            allowed=f"at least {MIN_WINDOWS}", advice="use more days, or shorter windows",
-        )  # fmt: skip
+            allowed=f"at least {MIN_WINDOWS}",
+            advice="use more days, or shorter windows",
+        )
     if held_out is None:
         num_held = min(max(1, round(config.held_out * windows.num_windows)), windows.num_windows - 1)
         held_out = np.arange(windows.num_windows - num_held, windows.num_windows)
@@ -229,18 +230,25 @@ class _HeldOut(NamedTuple):
         answers, both = float(likelihood.answers), float(likelihood.answers + likelihood.engine)
         distance = self.distance(generator) if is_game else float("nan")
         return ImitationEvaluation(
-            step, info["likelihood"], both, answers, distance, info["accuracy_logged"], info["accuracy_generated"],
+            step,
+            info["likelihood"],
+            both,
+            answers,
+            distance,
+            info["accuracy_logged"],
+            info["accuracy_generated"],
             info["refused"] - self.refused if is_game else float("nan"),
-        )  # fmt: skip
+        )
 
 
 def _data(windows: Windows, encoding: Encoding) -> tuple[ImitationData, Limits]:
     logged = logged_decisions(windows, encoding)
     if not logged.known.any():
         raise ImitationError(
-            "no decision of these windows has a known answer", where=f"{windows.num_windows} windows",
+            "no decision of these windows has a known answer",
+            where=f"{windows.num_windows} windows",
             advice="look at the capability matrix of `schedtwin check`",
-        )  # fmt: skip
+        )
     observed, fate = logged.observed, windows.fate
     limits = Limits(
         float(np.max(observed.wait_s[logged.valid & observed.started], initial=1.0)),

@@ -202,9 +202,11 @@ def _game_step(
     valid = jnp.maximum(jnp.sum(seen.valid), 1)
     refused = jnp.sum(jnp.where(seen.valid, 1.0 - drawn.drawn.accepted, 0.0)) / valid
     info = {
-        "likelihood": likelihood, "accuracy_logged": verdict.accuracy_logged,
-        "accuracy_generated": verdict.accuracy_generated, "refused": refused,
-    }  # fmt: skip
+        "likelihood": likelihood,
+        "accuracy_logged": verdict.accuracy_logged,
+        "accuracy_generated": verdict.accuracy_generated,
+        "refused": refused,
+    }
     return state, info
 
 

@@ -74,9 +74,14 @@ def validate_config(config: SlotConfig) -> SlotConfig:
         ConfigError: naming the attribute and what is allowed.
     """
     for name in (
-        "slots_per_frame", "slots_per_promotion", "queue_places", "node_places", "arrivals_per_slot", "most_replicas",
+        "slots_per_frame",
+        "slots_per_promotion",
+        "queue_places",
+        "node_places",
+        "arrivals_per_slot",
+        "most_replicas",
         "changes",
-    ):  # fmt: skip
+    ):
         if getattr(config, name) < 1:
             refuse_setting(config, name, "at least 1")
     if not 0.0 < config.slot_s < float("inf"):
@@ -93,6 +98,8 @@ def validate_config(config: SlotConfig) -> SlotConfig:
 def refuse_setting(config: object, name: str, allowed: str) -> None:
     """Raises ConfigError: this attribute of a configuration is not what is allowed."""
     raise ConfigError(
-        f"{name} is {getattr(config, name)}", where=f"{type(config).__name__}.{name}", allowed=allowed,
+        f"{name} is {getattr(config, name)}",
+        where=f"{type(config).__name__}.{name}",
+        allowed=allowed,
         advice="change the configuration",
-    )  # fmt: skip
+    )

@@ -116,9 +116,11 @@ def describe_cluster(archive: Archive, days: Sequence[dt.date]) -> tuple[EdgeClo
     """
     if lacks := missing_from(archive):
         raise ArchiveError(
-            f"this is no log of orchestration: {lacks}", where=str(archive.path),
-            allowed="a log by slots, as `schedtwin simulate --slots` writes it", advice="learn another problem of it",
-        )  # fmt: skip
+            f"this is no log of orchestration: {lacks}",
+            where=str(archive.path),
+            allowed="a log by slots, as `schedtwin simulate --slots` writes it",
+            advice="learn another problem of it",
+        )
     config, frames = from_facts(archive.facts, str(archive.path))
     rows = archive.read("requests", columns=list(NEEDED), days=days)
     cluster = _cluster(archive.nodes(), rows)
@@ -185,9 +187,12 @@ def read_replicas(archive: Archive, days: Sequence[dt.date], cluster: Cluster) -
     rows = archive.read("replicas", days=days)
     day, time_s = _day_and_time(rows, days)
     return ReplicaRows(
-        day, time_s, label_index(rows, "service", cluster.services),
-        index_of(rows["node_id"], cluster.node_names, missing=-1), amount(rows, "num_replicas", 0.0).astype(int),
-    )  # fmt: skip
+        day,
+        time_s,
+        label_index(rows, "service", cluster.services),
+        index_of(rows["node_id"], cluster.node_names, missing=-1),
+        amount(rows, "num_replicas", 0.0).astype(int),
+    )
 
 
 def read_samples(archive: Archive, days: Sequence[dt.date], cluster: Cluster) -> SampleRows:
@@ -196,10 +201,14 @@ def read_samples(archive: Archive, days: Sequence[dt.date], cluster: Cluster) ->
     day, time_s = _day_and_time(rows, days)
     available = pc.fill_null(rows["available"], True).to_numpy(zero_copy_only=False).astype(bool)
     return SampleRows(
-        day, time_s, index_of(rows["node_id"], cluster.node_names, missing=-1),
-        amount(rows, "memory_gib_used", np.nan), amount(rows, "num_running", np.nan),
-        amount(rows, "num_waiting", np.nan), available,
-    )  # fmt: skip
+        day,
+        time_s,
+        index_of(rows["node_id"], cluster.node_names, missing=-1),
+        amount(rows, "memory_gib_used", np.nan),
+        amount(rows, "num_running", np.nan),
+        amount(rows, "num_waiting", np.nan),
+        available,
+    )
 
 
 def midnight_replicas(rows: ReplicaRows, edge: EdgeCloud) -> np.ndarray:

@@ -80,9 +80,15 @@ def fit_orchestration(
     edge, frames = describe_cluster(archive, days)
     rows = read_rows(archive, days, edge.cluster)
     return fit_rows(
-        archive, edge, frames, rows, read_replicas(archive, days, edge.cluster),
-        read_samples(archive, days, edge.cluster), len(days), config or ChanceFitConfig(),
-    )  # fmt: skip
+        archive,
+        edge,
+        frames,
+        rows,
+        read_replicas(archive, days, edge.cluster),
+        read_samples(archive, days, edge.cluster),
+        len(days),
+        config or ChanceFitConfig(),
+    )
 
 
 def fit_orchestration_days(
@@ -105,9 +111,11 @@ def fit_rows(
     """As `fit_orchestration`, of rows in the vocabulary of a cluster that is known already."""
     if not np.any(rows.status == COMPLETED):
         raise ArchiveError(
-            "no run has ended on the days to learn from", where=f"{archive.path}, table requests",
-            allowed="rows with start, finish and status completed", advice="name other days",
-        )  # fmt: skip
+            "no run has ended on the days to learn from",
+            where=f"{archive.path}, table requests",
+            allowed="rows with start, finish and status completed",
+            advice="name other days",
+        )
     slot_s = edge.config.slot_s
     day_s = np.ceil(rows.arrival_s.max() / slot_s) * slot_s
     ratio, scatter = fit_runs(edge, rows, config)

@@ -124,7 +124,7 @@ def learned_chance(
 
     return Chance(
         begin_s, float(tables.day_s), 0, numbers, first_s, arrival, answer, available, fails, _identity
-    )  # fmt: skip
+    )
 
 
 def _arrival_rates(

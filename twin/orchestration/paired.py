@@ -30,9 +30,11 @@ def paired(chance: Chance, copies: int) -> Chance:
         def drawn(key: Array, streams: Streams) -> PyTree:
             if not streams or streams[-1] % copies:
                 raise ConfigError(
-                    f"{copies} copies in streams {streams}", where="paired",
-                    allowed="a divisor of the last stream axis", advice="change one of the two",
-                )  # fmt: skip
+                    f"{copies} copies in streams {streams}",
+                    where="paired",
+                    allowed="a divisor of the last stream axis",
+                    advice="change one of the two",
+                )
             few = draw(key, (*streams[:-1], streams[-1] // copies))
             return jax.tree.map(lambda leaf: jnp.repeat(leaf, copies, axis=-1), few)
 

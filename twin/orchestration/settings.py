@@ -31,10 +31,11 @@ def from_facts(facts: Mapping[str, Any], where: str) -> tuple[SlotConfig, FrameC
     settings = dict(facts.get(SETTINGS, {}))
     if "slot_s" not in settings:
         raise ConfigError(
-            "the log does not say how its system is run by slots", where=f"{where}, facts, {SETTINGS}",
+            "the log does not say how its system is run by slots",
+            where=f"{where}, facts, {SETTINGS}",
             allowed="slot_s, slots_per_frame and the other settings of SlotConfig and FrameConfig",
             advice="write them into the archive's facts; `schedtwin simulate --slots` does",
-        )  # fmt: skip
+        )
     try:
         for name in _QUEUES:
             settings[name] = _STRATEGIES[settings.get(name, FIFO.name)]
@@ -45,7 +46,8 @@ def from_facts(facts: Mapping[str, Any], where: str) -> tuple[SlotConfig, FrameC
         slots = validate_config(SlotConfig(**settings))
     except (KeyError, TypeError) as error:
         raise ConfigError(
-            f"settings that this version does not know: {error}", where=f"{where}, facts, {SETTINGS}",
+            f"settings that this version does not know: {error}",
+            where=f"{where}, facts, {SETTINGS}",
             allowed="those of SlotConfig and FrameConfig",
-        ) from error  # fmt: skip
+        ) from error
     return slots, validate_frames(slots, FrameConfig(**of_frames))

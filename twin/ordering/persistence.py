@@ -140,6 +140,8 @@ def _places(begins: np.ndarray, num: int, end: int) -> bool:
 
 def _other_version(path: Path, why: str) -> ProductError:
     return ProductError(
-        f"the twin cannot be read: {why}", where=str(path), allowed="what this version of schedtwin wrote",
+        f"the twin cannot be read: {why}",
+        where=str(path),
+        allowed="what this version of schedtwin wrote",
         advice="fit the twin again",
-    )  # fmt: skip
+    )

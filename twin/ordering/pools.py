@@ -105,9 +105,11 @@ def _processors(archive: Archive) -> float:
     processors = float(np.sum(archive.nodes()["cpu_cores"].to_numpy()))
     if not archive.num_rows("requests"):
         raise OrderingError(
-            "the archive holds no jobs", where=f"{archive.path}, table requests", allowed="one job or more",
+            "the archive holds no jobs",
+            where=f"{archive.path}, table requests",
+            allowed="one job or more",
             advice="import a log of jobs, or take a problem that the log supports (schedtwin check says which)",
-        )  # fmt: skip
+        )
     if not processors > 0.0:
         raise OrderingError(
             "the archive does not give the size of the machine",

@@ -24,7 +24,7 @@ from twin.placement.run_levels import (
     pair_run_s,
     updated_ends,
     updated_pair,
-)  # fmt: skip
+)
 from twin.placement.slots import fold_slots, num_filled, place, read, write
 from twin.placement.types import (
     EMPTY,

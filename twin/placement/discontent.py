@@ -134,9 +134,11 @@ def nobody_served(num_slots: int, streams: Streams) -> AgentsServed:
     """Before anyone asked; one stream axis."""
     shape = (num_slots, *streams)
     return AgentsServed(
-        jnp.full(shape, -1.0, jnp.float32), jnp.full(shape, jnp.inf, jnp.float32), jnp.zeros(shape, bool),
+        jnp.full(shape, -1.0, jnp.float32),
+        jnp.full(shape, jnp.inf, jnp.float32),
+        jnp.zeros(shape, bool),
         jnp.zeros(shape, jnp.float32),
-    )  # fmt: skip
+    )
 
 
 def discontent_of(served: AgentsServed, request: Requests, clock_s: Array) -> Array:

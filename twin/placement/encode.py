@@ -83,9 +83,15 @@ def encode_rows(rows: pa.Table, encoding: Encoding, known_until_s: float) -> Enc
     finish_s, status = outcomes(rows, known_until_s)
     node = node_index(rows, encoding.node_of_name, encoding.cluster.num_nodes)
     return EncodedRows(
-        arrival_s, start_s, finish_s, status, node, _requests(rows, encoding, arrival_s, node),
-        rows["request_id"].to_numpy(zero_copy_only=False), _silent(rows),
-    )  # fmt: skip
+        arrival_s,
+        start_s,
+        finish_s,
+        status,
+        node,
+        _requests(rows, encoding, arrival_s, node),
+        rows["request_id"].to_numpy(zero_copy_only=False),
+        _silent(rows),
+    )
 
 
 def _silent(rows: pa.Table) -> np.ndarray:
@@ -289,9 +295,13 @@ def _begin_s(rows: EncodedRows, wanted: np.ndarray) -> float:
 
 
 def _carried(
-    rows: EncodedRows, first_row: np.ndarray, origin_s: np.ndarray, encoding: Encoding, filed_s: np.ndarray,
+    rows: EncodedRows,
+    first_row: np.ndarray,
+    origin_s: np.ndarray,
+    encoding: Encoding,
+    filed_s: np.ndarray,
     progress: WorkProgress | None,
-) -> tuple[Carried, int]:  # fmt: skip
+) -> tuple[Carried, int]:
     """What was in flight at the first arrival of every window, and how much of it found no slot.
 
     A request whose finish is not known is taken to end when its expected run time is over; one that has not been seen

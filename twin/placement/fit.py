@@ -82,9 +82,10 @@ def fit_answers(
     num_rows = offers.inputs.shape[1]
     if num_rows < MIN_ROWS:
         raise ConfigError(
-            f"{num_rows} labelled offers are too few to fit answers", allowed=f"at least {MIN_ROWS}",
+            f"{num_rows} labelled offers are too few to fit answers",
+            allowed=f"at least {MIN_ROWS}",
             advice="train on more days",
-        )  # fmt: skip
+        )
     key_split, key_fit = jax.random.split(key)
     weights, held_out = _shares(key_split, offers.window, config)
     rows = _padded(offers, weights, held_out, config.num_steps)

@@ -99,16 +99,18 @@ class AnswerConfig:
         counts = (self.num_members, self.batch_size, self.num_steps, self.evaluate_every, self.patience)
         if min(*counts, *self.hidden) < 1:
             raise ConfigError(
-                f"numbers of an ensemble {counts}, hidden widths {self.hidden}", where="[twin]",
+                f"numbers of an ensemble {counts}, hidden widths {self.hidden}",
+                where="[twin]",
                 allowed="1 or more of num_members, batch_size, num_steps, evaluate_every, patience and every width",
-            )  # fmt: skip
+            )
         rate = LONG_RATE if self.learning_rate is None else self.learning_rate
         if not (0.0 < self.held_out < 1.0 and 0.0 < rate < np.inf and self.weight_decay >= 0.0):
             raise ConfigError(
                 f"held_out = {self.held_out:g}, learning_rate = {rate:g}, "
                 f"weight_decay = {self.weight_decay:g}",
-                where="[twin]", allowed="held_out between 0 and 1, a positive learning rate, no negative decay",
-            )  # fmt: skip
+                where="[twin]",
+                allowed="held_out between 0 and 1, a positive learning rate, no negative decay",
+            )
 
     def learning_rate_of(self, num_steps: Array) -> Array | float:
         """Of the first of so many gradient steps."""
@@ -298,9 +300,12 @@ def learned_answers(
         low = float(np.finfo(np.float32).tiny)
         uniforms = jax.random.uniform(key, (NUM_UNIFORMS, *node.shape), minval=low)
         drawn = sample_answer(
-            answer_parameters(outputs, inputs, encoding), uniforms, unit_s, model.limits_s(pending),
+            answer_parameters(outputs, inputs, encoding),
+            uniforms,
+            unit_s,
+            model.limits_s(pending),
             cut_short=bool(cluster.hazard),
-        )  # fmt: skip
+        )
         if randomisation is not None and seeds is not None:
             on_wait, on_run = factors(randomisation, seeds, node, state.request.service)
             drawn = drawn._replace(wait_s=drawn.wait_s * on_wait, run_s=drawn.run_s * on_run)

@@ -51,9 +51,13 @@ def encode_days(
         ConfigError: No request with a known decision.
     """
     found = read_pieces(
-        archive, encoding, sorted(days), most=None if most is None else looked_at(encoding, most),
-        each=STRETCH_WINDOWS * num_steps if each is None else each, known_until_s=np.inf,
-    )  # fmt: skip
+        archive,
+        encoding,
+        sorted(days),
+        most=None if most is None else looked_at(encoding, most),
+        each=STRETCH_WINDOWS * num_steps if each is None else each,
+        known_until_s=np.inf,
+    )
     windows, error = _cut(found, encoding, num_steps, (stride,))
     if error is not None:
         raise error
@@ -139,10 +143,11 @@ def refuse_undecided(archive: Archive) -> None:
     size = "" if archive.num_rows(NODES.name) else " --processors SIZE"
     raise ConfigError(
         "the log never says on which node a request ran, so there are no placements to learn from",
-        where=f"{archive.path}: {why}", allowed="requests with offered_node or ran_node",
+        where=f"{archive.path}: {why}",
+        allowed="requests with offered_node or ran_node",
         advice=f"give a log that says it; {of_queue} the order of a queue can be learned: --problem ordering{size}, "
         "in a job's configuration a table [order]",
-    )  # fmt: skip
+    )
 
 
 def fit_windows(

@@ -204,9 +204,11 @@ def load_encoding(folder: Path) -> Encoding:
         return Encoding.from_json(text)
     except (KeyError, TypeError, ValueError) as error:
         raise ProductError(
-            f"the encoding cannot be read: {error}", where=str(folder / "encoding.json"),
-            allowed="what this version of schedtwin wrote", advice="fit the twin and train again",
-        ) from error  # fmt: skip
+            f"the encoding cannot be read: {error}",
+            where=str(folder / "encoding.json"),
+            allowed="what this version of schedtwin wrote",
+            advice="fit the twin and train again",
+        ) from error
 
 
 def load_windows(path: Path, cluster: Cluster) -> Windows:

@@ -39,9 +39,11 @@ def class_names(nodes: pa.Table, *named: pa.ChunkedArray) -> list[str]:
     machines, classes = nodes["node_id"].to_pylist(), nodes["node_class"].to_pylist()
     if without := [machine for machine, one in zip(machines, classes, strict=True) if one is None]:
         raise ConfigError(
-            "decisions cannot name the classes of nodes: some have none", where=first(without),
-            allowed="a node_class for every node", advice='complete nodes, or leave [days] granularity at "auto"',
-        )  # fmt: skip
+            "decisions cannot name the classes of nodes: some have none",
+            where=first(without),
+            allowed="a node_class for every node",
+            advice='complete nodes, or leave [days] granularity at "auto"',
+        )
     own = {name for column in named for name in pc.unique(column).to_pylist()}
     places = list(zip(classes, nodes["site"].to_pylist(), nodes["tier"].to_pylist(), strict=True))
     sites, tiers = defaultdict[str, set](set), defaultdict[tuple, set](set)

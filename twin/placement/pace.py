@@ -276,9 +276,7 @@ def _step(surprises: np.ndarray) -> np.ndarray:
         return np.linalg.solve(squares[kept].sum(axis=0) + penalty, products[kept].sum(axis=0))
 
     def error(ridge: float) -> float:
-        return float(sum(
-            np.sum((y - x @ solved(ridge, one)) ** 2) for one, (x, y) in enumerate(parts)
-        ))  # fmt: skip
+        return float(sum(np.sum((y - x @ solved(ridge, one)) ** 2) for one, (x, y) in enumerate(parts)))
 
     found = solved(min(RIDGES, key=error))
     return found[0] + found[1:]

@@ -36,9 +36,10 @@ class Randomisation:
     def __post_init__(self) -> None:
         if not (0.0 <= self.nodes <= 2.0 and 0.0 <= self.services <= 2.0):
             raise ConfigError(
-                f"nodes = {self.nodes:g}, services = {self.services:g}", where="Randomisation",
+                f"nodes = {self.nodes:g}, services = {self.services:g}",
+                where="Randomisation",
                 allowed="deviations of a logarithm, from 0 to 2",
-            )  # fmt: skip
+            )
 
     @property
     def is_on(self) -> bool:

@@ -45,16 +45,22 @@ def repeated_arrivals(windows: Windows, repeats: Repeats) -> Arrivals:
     def init(key: Array, streams: Streams) -> tuple[_Way, First]:
         window = choose_windows(key, windows.num_windows, streams)
         log = _Log(
-            take(windows.arrival_s, window), take(windows.request, window),
+            take(windows.arrival_s, window),
+            take(windows.request, window),
             take(following_of(windows), window),
-        )  # fmt: skip
+        )
         never, nothing = jnp.full((MOST_DUE, *streams), jnp.inf), jnp.zeros((MOST_DUE, *streams), jnp.int32)
         way = _Way(log, jnp.zeros(streams, jnp.int32), log.following[0], never, nothing)
         first = First(
-            log.arrival_s[0], _asked(log.request, way.current), jnp.ones((1, *streams), bool),
-            jnp.zeros(streams, bool), take(windows.carried, window), take(windows.level, window),
-            take(windows.age_s, window), take(windows.last_end_s, window),
-        )  # fmt: skip
+            log.arrival_s[0],
+            _asked(log.request, way.current),
+            jnp.ones((1, *streams), bool),
+            jnp.zeros(streams, bool),
+            take(windows.carried, window),
+            take(windows.level, window),
+            take(windows.age_s, window),
+            take(windows.last_end_s, window),
+        )
         return way, first
 
     def following(key: Array, way: _Way, state: PlacementState, fate: Fate) -> tuple[_Way, Next]:

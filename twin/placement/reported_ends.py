@@ -237,9 +237,14 @@ def _runs(law: ReportedEnds, rows: pa.Table, until_s: float) -> _ReportedRuns:
     is_open = np.isfinite(start_s) & np.isnan(finish_s) & ~known.to_numpy(zero_copy_only=False)
     index = {name: place for place, (name, cores) in enumerate(law.cores.items()) if np.isfinite(cores)}
     return _ReportedRuns(
-        start_s, finish_s, is_open, _stated_s(law, rows) * machine.look_up(law.ratio_of_node, 1.0),
-        machine.look_up(index, -1).astype(int), amount(rows, "cpu_cores", 1.0), machine.look_up(law.cores, np.inf),
-    )  # fmt: skip
+        start_s,
+        finish_s,
+        is_open,
+        _stated_s(law, rows) * machine.look_up(law.ratio_of_node, 1.0),
+        machine.look_up(index, -1).astype(int),
+        amount(rows, "cpu_cores", 1.0),
+        machine.look_up(law.cores, np.inf),
+    )
 
 
 def _only(runs: _ReportedRuns, known: np.ndarray) -> _ReportedRuns:

@@ -177,9 +177,13 @@ def drawn_response(cluster: Cluster, depth: int, arrivals: Arrivals, answers: An
         arrivals_state, following = arrivals.next(key_arrivals, private.arrivals, state, fate)
         shown = _revealed(hidden, following.clock_s)
         observed_events = PlacementEvents(
-            following.clock_s, fate.accepted & state.active, *shown, following.request, following.active,
+            following.clock_s,
+            fate.accepted & state.active,
+            *shown,
+            following.request,
+            following.active,
             available(state.clock_s.shape),
-        )  # fmt: skip
+        )
         no = jnp.zeros_like(following.done)
         outcome = Outcome(
             following.clock_s - state.clock_s, no, following.done, observed_events, response_aux

@@ -253,9 +253,12 @@ class _NodeLevels:
         ]
         innovation, whole = sum(cuts) / len(cuts), of_slow + of_fast + scatter / len(cuts)
         self._levels[node] = (
-            slow + of_slow / whole * innovation, fast + of_fast / whole * innovation,
-            of_slow * (1.0 - of_slow / whole), of_fast * (1.0 - of_fast / whole), now_s,
-        )  # fmt: skip
+            slow + of_slow / whole * innovation,
+            fast + of_fast / whole * innovation,
+            of_slow * (1.0 - of_slow / whole),
+            of_fast * (1.0 - of_fast / whole),
+            now_s,
+        )
         self._pending[node] = []
 
 

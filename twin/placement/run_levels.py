@@ -15,7 +15,7 @@ from twin.placement.types import (
     PlacementOutcome,
     PlacementState,
     RunLevels,
-)  # fmt: skip
+)
 
 
 def first_levels(cluster: Cluster, observed_events: PlacementEvents, age_s: Array | float) -> RunLevels:

@@ -137,9 +137,15 @@ def _switched(tide: Tide, likelihood: float, arrival_s: np.ndarray, residual: np
     if found <= least:
         return tide
     return replace(
-        tide, variance=law.variance, memory_s=law.memory_s, scatter=law.scatter, offset=law.offset,
-        shift=law.shift, usual_s=law.usual_s, other_s=law.other_s,
-    )  # fmt: skip
+        tide,
+        variance=law.variance,
+        memory_s=law.memory_s,
+        scatter=law.scatter,
+        offset=law.offset,
+        shift=law.shift,
+        usual_s=law.usual_s,
+        other_s=law.other_s,
+    )
 
 
 def tide_along(tide: Tide, arrival_s: np.ndarray, residual: np.ndarray) -> np.ndarray:

@@ -222,10 +222,15 @@ def replayed_arrivals(windows: Windows) -> Arrivals:
         )
         active = jnp.ones((1, *streams), bool)
         first = First(
-            walk.arrival_s[0], in_hand(walk.request, walk.step), active, jnp.zeros(streams, bool),
-            take(windows.carried, window), take(windows.level, window), take(windows.age_s, window),
+            walk.arrival_s[0],
+            in_hand(walk.request, walk.step),
+            active,
+            jnp.zeros(streams, bool),
+            take(windows.carried, window),
+            take(windows.level, window),
+            take(windows.age_s, window),
             take(windows.last_end_s, window),
-        )  # fmt: skip
+        )
         return walk, first
 
     def following(_key: Array, walk: _Walk, state: PlacementState, _fate: Fate) -> tuple[_Walk, Next]:

@@ -74,18 +74,23 @@ class AdversarialConfig:
         if min(weights) < 0.0 or max(weights) == 0.0:
             raise ConfigError(
                 f"weights {weights} of the generator's loss",
-                where="adversary, entropy, columns, pairs, rows", allowed="none below 0, one above 0",
-            )  # fmt: skip
+                where="adversary, entropy, columns, pairs, rows",
+                allowed="none below 0, one above 0",
+            )
         if self.rows > 0.0 and not self.chained:
             raise ConfigError(
-                "a KL of whole rows without a likelihood", where="rows",
-                allowed="0, or any weight with chained=True", advice="set chained=True",
-            )  # fmt: skip
+                "a KL of whole rows without a likelihood",
+                where="rows",
+                allowed="0, or any weight with chained=True",
+                advice="set chained=True",
+            )
         if self.adversary > 0.0 and self.discriminator_steps < 1:
             raise ConfigError(
-                "an adversary that is never trained", where="discriminator_steps", allowed="1 or more",
+                "an adversary that is never trained",
+                where="discriminator_steps",
+                allowed="1 or more",
                 advice="set adversary = 0 to do without",
-            )  # fmt: skip
+            )
 
     @property
     def draws(self) -> bool:

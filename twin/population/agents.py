@@ -129,8 +129,9 @@ def draw_agents(
     if not days or missing:
         raise ConfigError(
             f"days without requests: {first(missing)}" if days else "no days to draw agents from",
-            where=str(archive.path), allowed="days of the archive's requests",
-        )  # fmt: skip
+            where=str(archive.path),
+            allowed="days of the archive's requests",
+        )
     random = np.random.default_rng([seed, 0xA6E7])
     per_agent, num_requests, num_hidden = _agents_are_named(archive, days)
     room = max(1, max_rows // len(days))

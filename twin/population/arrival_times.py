@@ -85,8 +85,10 @@ def fit_arrivals(
     if len(arrival_s) < MIN_ARRIVALS:
         raise PopulationError(
             f"{len(arrival_s)} arrivals are too few to learn arrival times",
-            where=f"{len(looked_at)} days", allowed=f"at least {MIN_ARRIVALS}", advice="take more days",
-        )  # fmt: skip
+            where=f"{len(looked_at)} days",
+            allowed=f"at least {MIN_ARRIVALS}",
+            advice="take more days",
+        )
     if rate_per_s is None:
         rate_per_s = rates(counts_of_hours(arrival_s), looked_at)
     gap, run = _operational_gaps(arrival_s, rate_per_s, looked_at)
@@ -97,8 +99,13 @@ def fit_arrivals(
     grid = np.quantile(gap, (np.arange(GRID_SIZE) + 0.5) / GRID_SIZE)
     whole = bool(np.all(arrival_s == np.floor(arrival_s)))
     leaves = (
-        rate_per_s, grid / (grid.mean() * np.mean(apart)), again, share, persistence, 1.0 if whole else 0.0,
-    )  # fmt: skip
+        rate_per_s,
+        grid / (grid.mean() * np.mean(apart)),
+        again,
+        share,
+        persistence,
+        1.0 if whole else 0.0,
+    )
     return ArrivalModel(*(np.asarray(leaf, np.float32) for leaf in leaves))
 
 
@@ -244,8 +251,10 @@ def _operational_gaps(
 def _again(apart: np.ndarray, run: np.ndarray) -> np.ndarray:
     """[2] share of the arrivals at the instant of the one before, of those that follow a gap and of the others."""
     next_one, joined = ~apart[1:], np.diff(run) == 0
-    shares = [np.mean(next_one[joined & before]) if np.any(joined & before) else 0.0
-              for before in (apart[:-1], ~apart[:-1])]  # fmt: skip
+    shares = [
+        np.mean(next_one[joined & before]) if np.any(joined & before) else 0.0
+        for before in (apart[:-1], ~apart[:-1])
+    ]
     return np.minimum(shares, LARGEST_AGAIN)
 
 

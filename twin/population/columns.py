@@ -113,8 +113,12 @@ def levels_of(name: str, values: np.ndarray, *, is_amount: bool) -> Levels:
         return Levels(name, tuple(found.tolist()), (), (), is_amount)
     share = count[MAX_LEVELS:] / count[MAX_LEVELS:].sum()
     return Levels(
-        name, tuple(found[:MAX_LEVELS].tolist()), tuple(found[MAX_LEVELS:].tolist()), tuple(share.tolist()), is_amount
-    )  # fmt: skip
+        name,
+        tuple(found[:MAX_LEVELS].tolist()),
+        tuple(found[MAX_LEVELS:].tolist()),
+        tuple(share.tolist()),
+        is_amount,
+    )
 
 
 def ranks_of(name: str, values: np.ndarray) -> Ranks:

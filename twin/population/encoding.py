@@ -118,9 +118,10 @@ class AgentEncoding:
         if unseen:
             raise PopulationError(
                 f"no training row had the scenario {first(unseen)}",
-                where="conditions of the sample", allowed=", ".join(self.scenarios),
+                where="conditions of the sample",
+                allowed=", ".join(self.scenarios),
                 advice="name a known scenario, or fit on days that hold this one",
-            )  # fmt: skip
+            )
         one_hot = conditions.scenario[None] == np.array(self.scenarios)[:, None]
         angle = 2.0 * np.pi * np.arange(1, NUM_HARMONICS + 1)[:, None] * conditions.day_fraction[None]
         return np.concatenate([one_hot, np.cos(angle), np.sin(angle)]).astype(np.float32)
@@ -171,9 +172,12 @@ class AgentEncoding:
         """The encoding as JSON text; `from_json` reads it back."""
         columns = [{"kind": type(column).__name__, **asdict(column)} for column in self.columns]
         content = {
-            "scenarios": self.scenarios, "columns": columns, "derived": [asdict(rule) for rule in self.derived],
-            "label_names": self.label_names, "amount_names": self.amount_names,
-        }  # fmt: skip
+            "scenarios": self.scenarios,
+            "columns": columns,
+            "derived": [asdict(rule) for rule in self.derived],
+            "label_names": self.label_names,
+            "amount_names": self.amount_names,
+        }
         return json.dumps(content, indent=1, sort_keys=True)
 
     @staticmethod
@@ -201,8 +205,10 @@ def fit_agent_encoding(table: AgentTable) -> AgentEncoding:
     if table.num_rows < MIN_ROWS:
         raise PopulationError(
             f"{table.num_rows} rows of agents are too few to learn a population from",
-            where="training rows", allowed=f"at least {MIN_ROWS}", advice="take more days",
-        )  # fmt: skip
+            where="training rows",
+            allowed=f"at least {MIN_ROWS}",
+            advice="take more days",
+        )
     values = _with_known(table, None)
     sources: dict[str, np.ndarray] = {"scenario": table.conditions.scenario}
     columns: list[Levels | Ranks] = []
@@ -235,9 +241,11 @@ def _with_known(table: AgentTable, encoding: AgentEncoding | None) -> dict[str, 
     for name, column in table.continuous.items():
         known = np.isfinite(column)
         amounts[name] = np.where(known, column, np.median(column[known]) if known.any() else 0.0)
-        flagged = not known.all() if encoding is None else any(
-            one.name == name + KNOWN for one in (*encoding.columns, *encoding.derived)
-        )  # fmt: skip
+        flagged = (
+            not known.all()
+            if encoding is None
+            else any(one.name == name + KNOWN for one in (*encoding.columns, *encoding.derived))
+        )
         if flagged:
             labels[name + KNOWN] = np.where(known, "yes", "no")
     return {**labels, **amounts}

@@ -63,10 +63,12 @@ def _sample(key: Array, encoding: AgentEncoding, parameters: PyTree, conditions:
     width, num_rows = encoding.width, conditions.shape[1]
     weight, mean, covariance = (np.asarray(parameters[name]) for name in ("weight", "mean", "covariance"))
     given = conditions.T.astype(float)
-    log_weight = np.stack([
-        np.log(weight[k]) + _log_normal(given - mean[k, width:], covariance[k, width:, width:])
-        for k in range(len(weight))
-    ])  # fmt: skip
+    log_weight = np.stack(
+        [
+            np.log(weight[k]) + _log_normal(given - mean[k, width:], covariance[k, width:, width:])
+            for k in range(len(weight))
+        ]
+    )
     share = np.cumsum(np.exp(log_weight - logsumexp(log_weight, axis=0)), axis=0)
     chosen = np.minimum(np.sum(random.random((1, num_rows)) > share, axis=0), len(weight) - 1)
     drawn = np.zeros((num_rows, width))

@@ -82,8 +82,9 @@ def fit_population(
     if not encoding.columns:
         raise PopulationError(
             "every column is constant or follows from others: there is nothing to generate",
-            where=f"{table.num_rows} training rows", advice="replay the arrivals, or take a log with more columns",
-        )  # fmt: skip
+            where=f"{table.num_rows} training rows",
+            advice="replay the arrivals, or take a log with more columns",
+        )
     unit = np.arange(table.num_rows) if table.unit is None else table.unit
     training = Training(
         encoding.encode(table), encoding.encode_conditions(table.conditions), unit, on_evaluation
@@ -153,8 +154,10 @@ def load_population(
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise ProductError(
             f"cannot read the population: {error!r}",
-            where=str(folder / TEXT), allowed=", ".join(methods), advice="fit it again with this version",
-        ) from error  # fmt: skip
+            where=str(folder / TEXT),
+            allowed=", ".join(methods),
+            advice="fit it again with this version",
+        ) from error
     like = {"parameters": population.structure(encoding), "scenario": 0, "day_fraction": 0}
     arrays = load_structure(folder / ARRAYS, like)
     conditions = AgentConditions(np.array(encoding.scenarios)[arrays["scenario"]], arrays["day_fraction"])

@@ -54,8 +54,9 @@ class SearchConfig:
             raise ConfigError(
                 f"num_rounds={self.num_rounds}, rounds_a_look={self.rounds_a_look}, patience={self.patience}, "
                 f"held_out={self.held_out:g}",
-                where="search of a population", allowed="whole numbers from 1, held_out between 0 and 1",
-            )  # fmt: skip
+                where="search of a population",
+                allowed="whole numbers from 1, held_out between 0 and 1",
+            )
 
 
 class Search(NamedTuple):
@@ -104,9 +105,15 @@ def train(
             )
 
     fit = fit_keeping_best(
-        state, advance, config.num_rounds, config.rounds_a_look, curves={name: np.zeros(0) for name in names},
-        kept=search.chosen, patience=config.patience, on_evaluation=show,
-    )  # fmt: skip
+        state,
+        advance,
+        config.num_rounds,
+        config.rounds_a_look,
+        curves={name: np.zeros(0) for name in names},
+        kept=search.chosen,
+        patience=config.patience,
+        on_evaluation=show,
+    )
     curves = {name: fit.curves[name].tolist() for name in names}
     return jax.tree.map(np.asarray, fit.best), _record(curves, int(fit.best_look) - 1)
 
@@ -137,8 +144,9 @@ def _check(state: PyTree, metrics: PyTree, done: int, count: int) -> None:
     if not finite or not max(abs(float(value)) for value in metrics) < DIVERGED:
         raise PopulationError(
             "training diverged: " + ("losses grew beyond all bounds" if finite else "numbers are not finite"),
-            where=f"rounds {done} to {done + count - 1}; what was kept before them is intact", advice=ADVICE,
-        )  # fmt: skip
+            where=f"rounds {done} to {done + count - 1}; what was kept before them is intact",
+            advice=ADVICE,
+        )
 
 
 def _record(curves: dict[str, list[float]], best: int) -> dict[str, Any]:

@@ -70,8 +70,9 @@ class PopulationConfig:
         if min(sizes) < 1:
             raise ConfigError(
                 f"num_rounds, rows_an_agent, max_rows = {self.num_rounds}, {self.rows_an_agent}, {self.max_rows}",
-                where="[population]", allowed="1 or more",
-            )  # fmt: skip
+                where="[population]",
+                allowed="1 or more",
+            )
         self.population()
 
     def population(self) -> Population | None:
@@ -88,9 +89,11 @@ class PopulationConfig:
         if not isinstance(made.config, AdversarialConfig):
             if changed or self.num_rounds is not None:
                 raise ConfigError(
-                    f"{self.kind} has neither alpha, beta nor rounds", where="[population]",
-                    allowed="alpha, beta and num_rounds beside a trained method", advice="leave them out",
-                )  # fmt: skip
+                    f"{self.kind} has neither alpha, beta nor rounds",
+                    where="[population]",
+                    allowed="alpha, beta and num_rounds beside a trained method",
+                    advice="leave them out",
+                )
             return made
         if self.num_rounds is not None:
             changed["search"] = replace(made.config.search, num_rounds=self.num_rounds)
@@ -151,10 +154,11 @@ def load_workload_model(folder: Path) -> WorkloadModel:
     if facts["kind"] == NONE:
         why = facts.get("refusal", "none was configured")
         raise ProductError(
-            f"this twin has no population: {why}", where=str(folder),
+            f"this twin has no population: {why}",
+            where=str(folder),
             allowed="a twin that generates its requests",
             advice="fit it on more days, with another [population] kind than none",
-        )  # fmt: skip
+        )
     times = load_structure(folder / TIMES, ArrivalModel(*(0 for _ in ArrivalModel._fields)))
     return WorkloadModel(load_population(folder, METHODS), times, facts)
 

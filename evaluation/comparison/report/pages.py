@@ -9,5 +9,8 @@ def page_environment(package: str = HERE) -> Environment:
     """The templates of a package, and beside them those that all pages share."""
     return Environment(
         loader=ChoiceLoader([PackageLoader(package), PackageLoader(HERE)]),
-        autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True,
-    )  # fmt: skip
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )

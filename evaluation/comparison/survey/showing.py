@@ -45,12 +45,14 @@ def _aspect_json(one: Aspect) -> dict[str, Any]:
         "noise": _rounded(one.noise),
         "by_shift": [
             {
-                "shift_days": at.shift_days, "pairs": at.num_pairs, "median": _rounded(at.median),
+                "shift_days": at.shift_days,
+                "pairs": at.num_pairs,
+                "median": _rounded(at.median),
                 "quartiles": [_rounded(at.low), _rounded(at.high)],
             }
             for at in one.by_shift
         ],
-    }  # fmt: skip
+    }
 
 
 def _rounded(value: float) -> float | None:
@@ -126,10 +128,14 @@ def write_page(found: DaySurvey, path: Path) -> None:
     ]
     path.write_text(
         environment.get_template("survey.html.j2").render(
-            found=found, verdict=verdict(found), parts=parts, shifts=Markup(_shifts_plot(found)), in_days=in_days,
+            found=found,
+            verdict=verdict(found),
+            parts=parts,
+            shifts=Markup(_shifts_plot(found)),
+            in_days=in_days,
         ),
         encoding="utf-8",
-    )  # fmt: skip
+    )
 
 
 def _shifts_plot(found: DaySurvey) -> str:

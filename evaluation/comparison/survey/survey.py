@@ -48,9 +48,10 @@ class SurveyConfig:
     def __post_init__(self) -> None:
         if self.first_day and self.last_day and self.first_day >= self.last_day:
             raise ConfigError(
-                f"days from {self.first_day} to {self.last_day}", where="survey",
+                f"days from {self.first_day} to {self.last_day}",
+                where="survey",
                 allowed="a last day after the first",
-            )  # fmt: skip
+            )
         if not (0.0 < self.share < 1.0 and self.decades > 0.0):
             raise ConfigError(
                 f"limits of {self.share:g} and {self.decades:g} decades",
@@ -143,12 +144,14 @@ def survey(
     if len(chosen) < 2:
         raise ConfigError(
             f"{len(chosen)} {'day' if len(chosen) == 1 else 'days'} with requests cannot be compared with each other",
-            where=str(archive), allowed="2 days or more of requests",
-            advice="import more days of the log, or name more of them" if log.num_rows("requests")
+            where=str(archive),
+            allowed="2 days or more of requests",
+            advice="import more days of the log, or name more of them"
+            if log.num_rows("requests")
             else "a log of deployments alone has nothing to survey: fit a twin on it and certify it"
             if log.num_rows("deployment_samples")
             else f"`schedtwin check {archive}` says why no request was kept: mend the log and import it again",
-        )  # fmt: skip
+        )
     counts = list(run_tasks(count_day, [(archive.absolute(), day) for day in chosen], "days"))
     cut = cut_off(counts)
     counts = [replace(one, arrivals=0 * one.arrivals) if one.day in cut else one for one in counts]
@@ -156,10 +159,11 @@ def survey(
     aspects = tuple(one for one in found if one.by_shift)
     if not aspects:
         raise ConfigError(
-            f"no two of {len(chosen)} days can be compared with each other", where=str(archive),
+            f"no two of {len(chosen)} days can be compared with each other",
+            where=str(archive),
             allowed=f"days of several requests each, at most {MAX_SHIFT_DAYS} days apart",
             advice="import more of the log's requests",
-        )  # fmt: skip
+        )
     return DaySurvey(
         log.content_hash,
         tuple(chosen),

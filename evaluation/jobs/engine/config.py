@@ -41,14 +41,16 @@ class EngineConfig:
             ADDRESS
         ):
             raise ConfigError(
-                f"kind = {self.kind!r} with address = {self.address!r}", where="where tasks run",
+                f"kind = {self.kind!r} with address = {self.address!r}",
+                where="where tasks run",
                 allowed='kind = "ray" with address = "ray://HOST:PORT", or another kind without an address',
-            )  # fmt: skip
+            )
         if self.workers < 1 or not self.deadline_s > 0.0:
             raise ConfigError(
-                f"workers = {self.workers}, deadline_s = {self.deadline_s:g}", where="where tasks run",
+                f"workers = {self.workers}, deadline_s = {self.deadline_s:g}",
+                where="where tasks run",
                 allowed="1 or more workers and a positive deadline",
-            )  # fmt: skip
+            )
 
     @property
     def is_here(self) -> bool:

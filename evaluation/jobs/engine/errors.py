@@ -31,8 +31,10 @@ def lost(name: str, items: list[object]) -> EngineError:
 def late(name: str, item: object, deadline_s: float) -> EngineError:
     """The error for a task that did not end in time."""
     error = EngineError(
-        f"{name}: a task did not end within {deadline_s:g} s", where=str(item), allowed=f"{deadline_s:g} s a task",
+        f"{name}: a task did not end within {deadline_s:g} s",
+        where=str(item),
+        allowed=f"{deadline_s:g} s a task",
         advice="give tasks more time with --deadline; finished tasks are saved: run the same command again",
-    )  # fmt: skip
+    )
     error.items = (item,)
     return error

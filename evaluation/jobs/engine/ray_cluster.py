@@ -45,9 +45,10 @@ def connected(address: str | None, workers: int, shared: Sequence[Path]) -> Iter
             ray.init(address=address, logging_level="ERROR", log_to_driver=False)
         except (ConnectionError, RuntimeError) as error:
             raise ConfigError(
-                f"the cluster cannot be joined: {error}", where=address,
+                f"the cluster cannot be joined: {error}",
+                where=address,
                 allowed="a Ray cluster of the same versions of Ray and Python",
-            ) from error  # fmt: skip
+            ) from error
         _refuse_other_nodes(ray, shared)
         yield ray
     finally:
@@ -61,9 +62,11 @@ def _module() -> ModuleType:
         import ray
     except ImportError as error:
         raise ConfigError(
-            "Ray is not installed here", where="--on", allowed="without Ray: --workers N, processes of this machine",
+            "Ray is not installed here",
+            where="--on",
+            allowed="without Ray: --workers N, processes of this machine",
             advice="pip install 'schedtwin[ray]'",
-        ) from error  # fmt: skip
+        ) from error
     return ray
 
 
@@ -90,9 +93,11 @@ def _refuse_unreachable(address: str) -> None:
             pass
     except OSError as error:
         raise ConfigError(
-            f"the cluster is not reachable: {error}", where=address, allowed="ray://HOST:PORT of a running cluster",
+            f"the cluster is not reachable: {error}",
+            where=address,
+            allowed="ray://HOST:PORT of a running cluster",
             advice="ray start --head --ray-client-server-port PORT starts one",
-        ) from error  # fmt: skip
+        ) from error
 
 
 def versions() -> dict[str, str]:
@@ -140,13 +145,18 @@ def _refuse_other_nodes(ray: ModuleType, shared: Sequence[Path]) -> None:
 
 def refuse_other_versions(here: dict[str, str], there: dict[str, str], node: str) -> None:
     """ConfigError where a node's versions are not those of this machine."""
-    other = [f"{name} {there.get(name)} there, {version} here" for name, version in here.items()
-             if there.get(name) != version]  # fmt: skip
+    other = [
+        f"{name} {there.get(name)} there, {version} here"
+        for name, version in here.items()
+        if there.get(name) != version
+    ]
     if other:
         raise ConfigError(
-            f"a worker has other versions: {'; '.join(other)}", where=f"node {node}", allowed="the same everywhere",
+            f"a worker has other versions: {'; '.join(other)}",
+            where=f"node {node}",
+            allowed="the same everywhere",
             advice="install the same wheel and requirements.lock on every node",
-        )  # fmt: skip
+        )
 
 
 def _existing(path: Path) -> Path:

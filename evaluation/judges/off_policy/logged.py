@@ -69,9 +69,10 @@ class OffPolicyConfig:
         shares = (self.min_effective_share, self.least_propensity, self.min_overlap)
         if self.min_effective_size < 1 or not all(0 <= share < 1 for share in shares):
             raise ConfigError(
-                "the floors of the off-policy estimates are out of range", where=str(self),
+                "the floors of the off-policy estimates are out of range",
+                where=str(self),
                 allowed="min_effective_size of at least 1, the others in [0, 1)",
-            )  # fmt: skip
+            )
 
 
 @dataclass(frozen=True)

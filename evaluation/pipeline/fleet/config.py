@@ -66,9 +66,10 @@ class ClusterConfig:
             raise ConfigError("not a name for a cluster", where=where, allowed="letters, digits, _, . and -")
         if not (self.every_h > 0.0 and 0.0 <= self.at_h < HOURS_A_DAY and self.retry_h >= 0.0):
             raise ConfigError(
-                f"every_h = {self.every_h:g}, at_h = {self.at_h:g}, retry_h = {self.retry_h:g}", where=where,
+                f"every_h = {self.every_h:g}, at_h = {self.at_h:g}, retry_h = {self.retry_h:g}",
+                where=where,
                 allowed="every_h above 0, at_h from 0 to below 24, retry_h 0 or more",
-            )  # fmt: skip
+            )
         RefreshConfig(self.judge_days, self.accept)
         if self.problem is not None:
             find_kit(self.problem)
@@ -107,9 +108,11 @@ class FleetConfig:
             )
         if not self.metrics.endswith(".prom"):
             raise ConfigError(
-                "the node exporter does not read this file", where=f"metrics = {self.metrics!r}",
-                allowed="a name that ends with .prom", advice="give a file in its --collector.textfile.directory",
-            )  # fmt: skip
+                "the node exporter does not read this file",
+                where=f"metrics = {self.metrics!r}",
+                allowed="a name that ends with .prom",
+                advice="give a file in its --collector.textfile.directory",
+            )
 
 
 @dataclass(frozen=True)
@@ -195,9 +198,10 @@ def _cluster(settings: ClusterConfig, here: Path, file: Path) -> FleetCluster:
     job = load_config(config)
     if job.log is None:
         raise ConfigError(
-            "the job's configuration names no log", where=f"{config}, of cluster '{settings.name}' in {file}",
+            "the job's configuration names no log",
+            where=f"{config}, of cluster '{settings.name}' in {file}",
             allowed="a table [log]",
-        )  # fmt: skip
+        )
     bundle = here / settings.bundle if settings.bundle else None
     return FleetCluster(settings, job, config, here / settings.log, here / settings.work, bundle)
 
@@ -215,9 +219,11 @@ def _refuse_shared(clusters: Sequence[FleetCluster], file: Path) -> None:
 
 def _shared(one: FleetCluster, other: FleetCluster, file: Path) -> ConfigError:
     return ConfigError(
-        f"the clusters '{other.name}' and '{one.name}' share a work folder", where=f"{file}: {other.work}, {one.work}",
-        allowed="a work folder of its own for every cluster, none inside another", advice="rename one",
-    )  # fmt: skip
+        f"the clusters '{other.name}' and '{one.name}' share a work folder",
+        where=f"{file}: {other.work}, {one.work}",
+        allowed="a work folder of its own for every cluster, none inside another",
+        advice="rename one",
+    )
 
 
 def in_one_process(cluster: FleetCluster, engine: EngineConfig) -> FleetCluster:
@@ -244,20 +250,23 @@ def _refuse_missing(cluster: FleetCluster) -> None:
             raise FormatError(
                 f"the log of cluster '{cluster.name}' does not exist",
                 where=f"[log] paths of {cluster.config}: {path}",
-                allowed="files or folders, relative to the configuration", advice="check the path",
-            )  # fmt: skip
+                allowed="files or folders, relative to the configuration",
+                advice="check the path",
+            )
     if not cluster.log.exists():
         raise FormatError(
-            f"the decision log of cluster '{cluster.name}' does not exist", where=str(cluster.log),
+            f"the decision log of cluster '{cluster.name}' does not exist",
+            where=str(cluster.log),
             allowed="the folder of schedtwin serve --log, or tables in this project's format",
             advice="check the path, and whether the server writes a log",
-        )  # fmt: skip
+        )
     if cluster.bundle is not None and not (cluster.bundle / MANIFEST).is_file():
         raise ProductError(
-            f"the running bundle of cluster '{cluster.name}' is not there", where=str(cluster.bundle),
+            f"the running bundle of cluster '{cluster.name}' is not there",
+            where=str(cluster.bundle),
             allowed=f"a folder holding {MANIFEST}",
             advice="check the path; while nothing of this cluster runs yet, leave its bundle out",
-        )  # fmt: skip
+        )
     appending.log_files(cluster.log)
 
 
@@ -287,6 +296,7 @@ def _refuse_other_problem(cluster: FleetCluster) -> None:
     if (twin / MANIFEST).exists() and (found := problem_of(twin)) != problem:
         raise ProductError(
             f"the work folder of cluster '{cluster.name}' is of the problem '{found}', its job of '{problem}'",
-            where=f"{twin}, {cluster.config}", allowed="one problem for each work folder",
+            where=f"{twin}, {cluster.config}",
+            allowed="one problem for each work folder",
             advice="give the cluster another work folder, or name its problem",
-        )  # fmt: skip
+        )

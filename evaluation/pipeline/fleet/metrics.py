@@ -54,8 +54,11 @@ def _cluster_families(clusters: Iterable[ClusterState]) -> list[Family]:
     phase = Family("refresh_phase", "1 for the phase that the cluster's refreshes are in.")
     overdue = Family("refresh_overdue", "1 if no refresh has come for more than a whole period.")
     due = Family("refresh_due_timestamp_seconds", "When the next refresh is due.")
-    refreshed = Family("refresh_exit_status", "Exit status of the last refresh: 0 exported, 10 kept, 11 certificate "
-                       "failed, 12 cannot tell, 2 error, 1 unexpected error.")  # fmt: skip
+    refreshed = Family(
+        "refresh_exit_status",
+        "Exit status of the last refresh: 0 exported, 10 kept, 11 certificate "
+        "failed, 12 cannot tell, 2 error, 1 unexpected error.",
+    )
     begun = Family("refresh_begun_timestamp_seconds", "When the last refresh that ended began.")
     ended = Family("refresh_ended_timestamp_seconds", "When the last refresh ended.")
     verdict = Family("certificate_verdict", "1 for the verdict of the newest twin's certificate.")

@@ -95,9 +95,15 @@ def refresh_cluster(cluster: FleetCluster, progress: Progress) -> ExportDecision
         progress.note(f"the last export cannot be kept: {error.brief}")
     settings = RefreshConfig(cluster.settings.judge_days, cluster.settings.accept)
     decision, _ = refresh(
-        cluster.job, cluster.config.parent, cluster.log, cluster.work, cluster.bundle, settings, progress,
+        cluster.job,
+        cluster.config.parent,
+        cluster.log,
+        cluster.work,
+        cluster.bundle,
+        settings,
+        progress,
         options=cluster.options,
-    )  # fmt: skip
+    )
     keep_export(cluster.work)
     return decision
 

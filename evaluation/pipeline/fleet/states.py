@@ -185,10 +185,16 @@ def _cluster_state(cluster: FleetCluster, time: dt.datetime) -> ClusterState:
     if (error := trouble_of(cluster)) is not None:
         troubles.append(str(error))
     return ClusterState(
-        cluster.name, phase, "" if due is None else due.isoformat(), is_overdue(cluster.settings, work, time),
-        outcome, attempt, _readable(lambda: _twin_state(work), troubles),
-        _readable(lambda: _running_state(cluster.running), troubles), "\n".join(dict.fromkeys(troubles)),
-    )  # fmt: skip
+        cluster.name,
+        phase,
+        "" if due is None else due.isoformat(),
+        is_overdue(cluster.settings, work, time),
+        outcome,
+        attempt,
+        _readable(lambda: _twin_state(work), troubles),
+        _readable(lambda: _running_state(cluster.running), troubles),
+        "\n".join(dict.fromkeys(troubles)),
+    )
 
 
 def _readable(read: Callable[[], State | None], troubles: list[str]) -> State | None:
@@ -210,9 +216,14 @@ def _twin_state(work: Path) -> TwinState | None:
     days = certificate.train_days
     failed = tuple(line.name for line in certificate.lines if line.verdict is Verdict.FAIL)
     return TwinState(
-        certificate.verdict.value, manifest.content_hash, manifest.created, min(days, default=""),
-        max(days, default=""), failed, certificate.refusal,
-    )  # fmt: skip
+        certificate.verdict.value,
+        manifest.content_hash,
+        manifest.created,
+        min(days, default=""),
+        max(days, default=""),
+        failed,
+        certificate.refusal,
+    )
 
 
 def _running_state(bundle: Path | None) -> RunningState | None:
@@ -220,6 +231,11 @@ def _running_state(bundle: Path | None) -> RunningState | None:
         return None
     manifest, origin = read_bundle(bundle), origin_of(bundle)
     return RunningState(
-        str(bundle), origin.problem, manifest.content_hash, manifest.created, origin.first_day,
-        origin.last_day, origin.certificate,
-    )  # fmt: skip
+        str(bundle),
+        origin.problem,
+        manifest.content_hash,
+        manifest.created,
+        origin.first_day,
+        origin.last_day,
+        origin.certificate,
+    )

@@ -187,10 +187,12 @@ def _refuse_other(counts: Mapping[str, int], files: Sequence[Path]) -> None:
     if counts["rows_other"] > MOST_OTHER * counts["rows_read"]:
         raise ConfigError(
             f"{counts['rows_other']:,} of {counts['rows_read']:,} rows have the ids of requests in the history that "
-            "arrived at other times", where=first(files), allowed="for every request an id of its own",
+            "arrived at other times",
+            where=first(files),
+            allowed="for every request an id of its own",
             advice="import the log with a column for request_id; where ids are made of files and lines, give the "
             "file a name of its own, or append to it",
-        )  # fmt: skip
+        )
 
 
 def _names_below(log: Path, files: Sequence[Path]) -> dict[Path, str]:

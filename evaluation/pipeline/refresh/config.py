@@ -34,9 +34,10 @@ class RefreshConfig:
     def __post_init__(self) -> None:
         if self.reward_below is not None and not self.when_needed:
             raise ConfigError(
-                "a threshold of the notifier without the notifier", where="--reward-below",
+                "a threshold of the notifier without the notifier",
+                where="--reward-below",
                 allowed="together with --when-needed",
-            )  # fmt: skip
+            )
         if (self.judge_days is not None and self.judge_days < 1) or self.accept not in ACCEPTED:
             raise ConfigError(
                 "the refresh is misconfigured",

@@ -192,10 +192,11 @@ def notice(
     """Whether training is due; ConfigError where the problem has no notifier."""
     if parts.notifier is None:
         raise ConfigError(
-            f"the problem '{problem}' has no test of whether training is due", where="--when-needed",
+            f"the problem '{problem}' has no test of whether training is due",
+            where="--when-needed",
             allowed="a refresh without it, or of the problem 'autoscaling'",
             advice="without it every refresh trains, and exports only what is better",
-        )  # fmt: skip
+        )
     return parts.notifier(history.path, running, held_out.days, below)
 
 

@@ -131,9 +131,14 @@ def judged_step(parts: RefreshParts, config: RunConfig, held_out: HistorySplit) 
         keep.remove()
 
     return Step(
-        "judged", "comparison", build, inputs=inputs, config=settings, seed=config.judge.seed,
+        "judged",
+        "comparison",
+        build,
+        inputs=inputs,
+        config=settings,
+        seed=config.judge.seed,
         code_version=parts.judge_code,
-    )  # fmt: skip
+    )
 
 
 def decision_step(

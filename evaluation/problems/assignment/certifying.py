@@ -49,8 +49,9 @@ def certify_edges(
         raise ConfigError(
             "there are too few requests after the training days to hold the twin against",
             where=f"{archive.path}: {0 if rows is None else len(rows.edge)} requests that ran",
-            allowed=f"{config.min_rows} requests on later days", advice="give a longer log, or fit on fewer days",
-        )  # fmt: skip
+            allowed=f"{config.min_rows} requests on later days",
+            advice="give a longer log, or fit on fewer days",
+        )
     unit, kind = resampling_units((rows.arrival_s // DAY_S).astype(int))
     lines = [*_computing(edges, rows, unit, config), *_ways(edges, archive, rows, unit, config)]
     notes = [*edges.notes, f"Intervals are over {kind}."]

@@ -76,9 +76,13 @@ RESPONSE_P99 = Metric(
     "response_p99", "s", "lower", "response time that 99 % of the requests do not exceed", (), _p99
 )
 LAST_ANSWER = Metric(
-    "last_answer", "s", "lower", "time from a round until the last of its requests is answered, mean over rounds", (),
+    "last_answer",
+    "s",
+    "lower",
+    "time from a round until the last of its requests is answered, mean over rounds",
+    (),
     _last_answer,
-)  # fmt: skip
+)
 METRICS = (MEAN_RESPONSE, RESPONSE_P99, LAST_ANSWER, ON_TIME)
 
 
@@ -150,9 +154,12 @@ def judged_days(
 ) -> list[JudgedDays]:
     """The days of every shift for judges of the user's; their history is a `ShiftedRequests`."""
     return days_of_shifts(
-        archive, edges, comparison, seed,
+        archive,
+        edges,
+        comparison,
+        seed,
         lambda days: shifted_requests(archive, edges, days, config.max_requests),
-    )  # fmt: skip
+    )
 
 
 def usual_sites(archive: Archive, days: Sequence[dt.date]) -> Mapping[str, str] | None:
@@ -168,9 +175,14 @@ def usual_sites(archive: Archive, days: Sequence[dt.date]) -> Mapping[str, str] 
 
 
 def _shift(
-    archive: Archive, edges: EdgesFromLog, test: TestDays, config: AssignConfig, interval_s: float, seed: int,
+    archive: Archive,
+    edges: EdgesFromLog,
+    test: TestDays,
+    config: AssignConfig,
+    interval_s: float,
+    seed: int,
     notes: list[str],
-) -> tuple[tuple[ShiftedRequests, dict[str, list[Region]]] | None, ShiftFacts]:  # fmt: skip
+) -> tuple[tuple[ShiftedRequests, dict[str, list[Region]]] | None, ShiftFacts]:
     """The requests of a shift with the regions of its judges; None where the log has none, and the shift's facts."""
     days = tuple(day.isoformat() for day in test.days)
     if not test.days:

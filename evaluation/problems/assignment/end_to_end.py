@@ -49,10 +49,12 @@ def train_assigner(
     kept = ("size", "num_rows", "edges", "notes")
     of_training = ("num_requests", "num_edges", "chosen", "tried", "search_s")
     return {
-        "bundle": str(out), "content_hash": read_manifest(out).content_hash,
-        **{name: fitted[name] for name in kept}, **{name: trained[name] for name in of_training},
+        "bundle": str(out),
+        "content_hash": read_manifest(out).content_hash,
+        **{name: fitted[name] for name in kept},
+        **{name: trained[name] for name in of_training},
         "words": [*kit.fitted(fitted), *kit.trained(trained)],
-    }  # fmt: skip
+    }
 
 
 def _make(plan: StepPlan, out: Path, inputs: dict[str, Path], progress: Progress) -> dict[str, Any]:

@@ -66,20 +66,26 @@ def _refuse_unknown(archive: Archive, known: Sequence[str]) -> None:
     there = set(archive.nodes()["node_id"].to_pylist())
     if missing := [name for name in known if name not in there]:
         raise ConfigError(
-            f"the archive does not know the nodes {', '.join(missing)}", where=str(archive.path),
-            allowed="a log of the edges that the twin is of", advice="fit a twin on this archive",
-        )  # fmt: skip
+            f"the archive does not know the nodes {', '.join(missing)}",
+            where=str(archive.path),
+            allowed="a log of the edges that the twin is of",
+            advice="fit a twin on this archive",
+        )
 
 
 def edge_facts(edges: EdgesFromLog) -> dict[str, Any]:
     """What a fit found, as plain JSON: by edge its function, and by whose history."""
     return {
         name: {
-            "kind": one.kind, "coefficients": list(one.coefficients), "spread": one.spread, "num_rows": one.num_rows,
-            "source": one.source, "replicas": edges.replicas[name],
+            "kind": one.kind,
+            "coefficients": list(one.coefficients),
+            "spread": one.spread,
+            "num_rows": one.num_rows,
+            "source": one.source,
+            "replicas": edges.replicas[name],
         }
         for name, one in edges.compute.items()
-    }  # fmt: skip
+    }
 
 
 def fit_plan(config: RunConfig) -> StepPlan:
@@ -117,9 +123,11 @@ def train_plan(config: RunConfig) -> StepPlan:
 
         def kept(seed: int, train: Callable[[], Params]) -> Params:
             return keep.unit(
-                f"seed-{seed}", train, lambda params, folder: save_network(folder, seed, params),
+                f"seed-{seed}",
+                train,
+                lambda params, folder: save_network(folder, seed, params),
                 lambda folder: read_network(folder, seed),
-            )  # fmt: skip
+            )
 
         found = build_policy(out, load_edges(inputs["twin"]), assign, config.seed, progress, kept)
         keep.remove()
@@ -153,9 +161,12 @@ def compare_plan(
         return write_comparison(report, out)
 
     settings = {
-        "shifts": config.shifts, "assign": assign, "intervals": config.intervals, "title": title,
+        "shifts": config.shifts,
+        "assign": assign,
+        "intervals": config.intervals,
+        "title": title,
         "policies": sorted(policies),
-    }  # fmt: skip
+    }
     settings |= {"judges": sorted(judges)} if judges else {}
     return StepPlan("comparison", build, settings, seed, ASSIGN_CODE)
 
@@ -180,9 +191,13 @@ def judge(
     assigners, own = compared_assigners(policy, policies)
     comparison = compare_assigners(archive, plan, twin, assign, assigners, intervals, progress, seed=seed)
     return judged_by_users(
-        own.left_out_of(comparison), judges, judged_solvers(assigners, seed),
-        judged_days(archive, comparison, twin, assign, seed), intervals, progress,
-    )  # fmt: skip
+        own.left_out_of(comparison),
+        judges,
+        judged_solvers(assigners, seed),
+        judged_days(archive, comparison, twin, assign, seed),
+        intervals,
+        progress,
+    )
 
 
 def export(out: Path, policy: Path, options: ExportOptions) -> Facts:
@@ -195,21 +210,33 @@ def export(out: Path, policy: Path, options: ExportOptions) -> Facts:
     trained: dict[str, Any] = manifest.extra
     if options.rule is not None or options.comparison is not None:
         raise ConfigError(
-            "the ladder of the training chooses the scheduler", where="--rule, --comparison",
-            allowed=f"--policy {', '.join(trained['tried'])}", advice="leave them out",
-        )  # fmt: skip
+            "the ladder of the training chooses the scheduler",
+            where="--rule, --comparison",
+            allowed=f"--policy {', '.join(trained['tried'])}",
+            advice="leave them out",
+        )
     name = options.policy or (trained["chosen"] if options.seed is None else NETWORK)
     if name == NETWORK:
         name = f"{NETWORK}-{trained['seeds'][0] if options.seed is None else options.seed}"
     facts = {
-        "chosen": name, "tried": trained["tried"].get(name), "recommended": trained["chosen"],
-        "learning": trained["learning"], "licence": options.licence, "train_days": trained["train_days"],
-        "certificate": trained.get("certificate"), **trained_in(manifest),
-    }  # fmt: skip
+        "chosen": name,
+        "tried": trained["tried"].get(name),
+        "recommended": trained["chosen"],
+        "learning": trained["learning"],
+        "licence": options.licence,
+        "train_days": trained["train_days"],
+        "certificate": trained.get("certificate"),
+        **trained_in(manifest),
+    }
     export_policy(
-        out, policy, trained, name, made_from={"policy": manifest.content_hash}, extra=facts,
+        out,
+        policy,
+        trained,
+        name,
+        made_from={"policy": manifest.content_hash},
+        extra=facts,
         replace_bundle=options.replace,
-    )  # fmt: skip
+    )
     return facts
 
 

@@ -123,10 +123,11 @@ def certify(
     """
     if not days:
         raise ConfigError(
-            "there is no day after the training days to hold the twin against", where=str(archive.path),
+            "there is no day after the training days to hold the twin against",
+            where=str(archive.path),
             allowed="one day or more with deployment_samples",
             advice="give a longer log or that of another autoscaler, or fit on fewer days",
-        )  # fmt: skip
+        )
     least, limit = config.intervals().min_units, config.thresholds.run_bias_by_node
     ordered = sorted(train_days)
     rolled = range(max(1, len(ordered) - max(least - len(days), 0)), len(ordered))
@@ -154,11 +155,17 @@ def certify(
         for name, (mine, logged) in measured.items() if np.isfinite(logged).any()
     ]  # fmt: skip
     lines += [
-        about_zero("use", f"cores of {name}, off by", "share",
-                   over(found.twin.cores_used[:, one], found.cores_used[:, one], found.usable), num_days, limit,
-                   config.intervals())
+        about_zero(
+            "use",
+            f"cores of {name}, off by",
+            "share",
+            over(found.twin.cores_used[:, one], found.cores_used[:, one], found.usable),
+            num_days,
+            limit,
+            config.intervals(),
+        )
         for one, name in enumerate(twin.deployments)
-    ]  # fmt: skip
+    ]
     own_day = np.unique(own.day, return_inverse=True)[1]
     beyond = np.any(own.beyond, axis=1).astype(float)
     lines.append(
@@ -198,9 +205,15 @@ def _nothing_held() -> _Held:
 def _held(twin: ApplicationTwin, log: ScalingLog) -> _Held:
     used = log.columns["cpu_cores_used"] * log.columns["ready_replicas"]
     return _Held(
-        simulated_again(twin, log), log.gateway["response_s"], log.gateway["response_p95_s"], used, ~log.censored,
-        beyond_training(twin, log), log.time_s // DAY_S, log.gateway["request_rate_per_s"] * log.interval_s,
-    )  # fmt: skip
+        simulated_again(twin, log),
+        log.gateway["response_s"],
+        log.gateway["response_p95_s"],
+        used,
+        ~log.censored,
+        beyond_training(twin, log),
+        log.time_s // DAY_S,
+        log.gateway["request_rate_per_s"] * log.interval_s,
+    )
 
 
 def _days_in_words(num_days: int, rolled: int, least: int) -> str:

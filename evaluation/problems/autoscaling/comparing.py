@@ -83,9 +83,12 @@ METRICS = (
     MetricFacts("cpu_cores", "cores", "lower", "cores granted, mean"),
 )
 PARTS = {
-    "reward": ("reward", "intervals"), "mean_response": ("time_s", "answered"),
-    "objective_kept": ("kept", "intervals"), "failures": ("failed", "asked"), "cpu_cores": ("cores", "intervals"),
-}  # fmt: skip
+    "reward": ("reward", "intervals"),
+    "mean_response": ("time_s", "answered"),
+    "objective_kept": ("kept", "intervals"),
+    "failures": ("failed", "asked"),
+    "cpu_cores": ("cores", "intervals"),
+}
 """Metric -> sums over an episode, one over the other."""
 SUMS = {part: 0.0 for parts in PARTS.values() for part in parts}
 
@@ -240,9 +243,11 @@ def _twin_day(
     keep: Unfinished = NOTHING_KEPT,
 ) -> Day:
     twin = keep.unit(
-        f"twin, {shift}d", partial(fit_application, log), lambda twin, folder: save_application_twin(folder, twin),
+        f"twin, {shift}d",
+        partial(fit_application, log),
+        lambda twin, folder: save_application_twin(folder, twin),
         load_application_twin,
-    )  # fmt: skip
+    )
     starts = starts_of(log.gateway["request_rate_per_s"], log.interval_s)
     rates, before = _from_midnight(log)
 
@@ -294,9 +299,13 @@ def _from_midnight(log: ScalingLog) -> tuple[np.ndarray, int]:
 
 
 def _sums(
-    day: Day, task: ScalingTask, autoscalers: Sequence[Autoscaler], reward: Reward, seed: int,
+    day: Day,
+    task: ScalingTask,
+    autoscalers: Sequence[Autoscaler],
+    reward: Reward,
+    seed: int,
     name: str = LOGGED,
-) -> Sums:  # fmt: skip
+) -> Sums:
     """Sums over each episode, mean over seeds; [episodes]. `name` is the policy's, for messages."""
     length = rows_of_episode(task.scaling.interval_s) - 1
     skip = int(WARM_UP_S / task.scaling.interval_s)
@@ -314,9 +323,10 @@ def _sums(
     if num_unknown := int(sum(np.sum(one.pop("unknown")) for one in found)):
         raise ConfigError(
             f"policy {name!r} asked for grants that are no numbers in {num_unknown} of "
-            f"{len(found) * length * len(day.starts)} intervals", where=f"{day.judge}, shift {day.shift_days}d",
+            f"{len(found) * length * len(day.starts)} intervals",
+            where=f"{day.judge}, shift {day.shift_days}d",
             allowed="finite cores, GiB and replicas of every deployment",
-        )  # fmt: skip
+        )
     return {name: np.mean([np.asarray(one[name]) for one in found], axis=0) for name in found[0]}
 
 
@@ -354,9 +364,10 @@ def _trust(cells: Sequence[Cell], days: Sequence[Day]) -> tuple[JudgeTrust, ...]
 
     def values(judge: str, shift: int) -> dict[str, float]:
         return {
-            one.policy: _value(one.estimate) for one in cells
+            one.policy: _value(one.estimate)
+            for one in cells
             if (one.judge, one.shift_days, one.metric) == (judge, shift, "reward")
-        }  # fmt: skip
+        }
 
     found = []
     in_log = {day.shift_days: day.in_log for day in days if day.in_log is not None}
@@ -371,9 +382,12 @@ def _trust(cells: Sequence[Cell], days: Sequence[Day]) -> tuple[JudgeTrust, ...]
         if len(shared) >= MIN_RANKED:
             mine, theirs = (np.array([one[name] for name in shared]) for one in (in_twin, true))
             trust = replace(
-                trust, error=float(np.abs(mine - theirs).mean()), bias=float((mine - theirs).mean()),
-                rank_correlation=known_rank_correlation(mine, theirs), num_policies=len(shared),
-            )  # fmt: skip
+                trust,
+                error=float(np.abs(mine - theirs).mean()),
+                bias=float((mine - theirs).mean()),
+                rank_correlation=known_rank_correlation(mine, theirs),
+                num_policies=len(shared),
+            )
         found.append(trust)
     return tuple(found)
 

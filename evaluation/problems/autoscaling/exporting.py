@@ -43,8 +43,9 @@ def export_policy(out: Path, policy: Path, options: ExportOptions) -> dict[str, 
             "there is no such autoscaler to export",
             where=f"{policy}: --policy {options.policy}, --seed {options.seed}",
             allowed=f"--policy {', '.join((*FORMS, *POD_RULES))}; "
-            f"--seed {', '.join(map(str, manifest.extra['seeds']))}", advice="other rules are for comparisons alone",
-        )  # fmt: skip
+            f"--seed {', '.join(map(str, manifest.extra['seeds']))}",
+            advice="other rules are for comparisons alone",
+        )
     name, _, text = (chosen, "", "") if chosen in POD_RULES else chosen.rpartition("-")
     seed, setting = int(text or 0), read_setting(policy)
     setting = replace(setting, form=FORMS.get(name, POD_RULE))
@@ -59,9 +60,15 @@ def export_policy(out: Path, policy: Path, options: ExportOptions) -> dict[str, 
         "over_log": manifest.extra.get("over_log", {}).get(chosen), **trained_in(manifest),
     }  # fmt: skip
     export_scaling(
-        params, places_of, out, setting, seed=seed, made_from={"policy": manifest.content_hash}, extra=facts,
+        params,
+        places_of,
+        out,
+        setting,
+        seed=seed,
+        made_from={"policy": manifest.content_hash},
+        extra=facts,
         replace=options.replace,
-    )  # fmt: skip
+    )
     return facts
 
 
@@ -75,8 +82,10 @@ def _chosen(tried: dict[str, dict[str, float]], recommended: str, options: Expor
     if options.policy in POD_RULES:
         return options.policy if options.policy in tried and options.seed is None else None
     wanted = {
-        name: found["reward"] for name, found in tried.items()
-        if name.rsplit("-", 1)[0] in FORMS and options.policy in (None, name.rsplit("-", 1)[0])
+        name: found["reward"]
+        for name, found in tried.items()
+        if name.rsplit("-", 1)[0] in FORMS
+        and options.policy in (None, name.rsplit("-", 1)[0])
         and (options.seed is None or name.endswith(f"-{options.seed}"))
-    }  # fmt: skip
+    }
     return max(wanted, key=lambda name: wanted[name]) if wanted else None

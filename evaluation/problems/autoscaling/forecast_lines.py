@@ -34,9 +34,11 @@ ABOUT = {
     "a log-linear model; and how often 95 % intervals missed. Declined intervals are left out.",
 }
 WORDS = {
-    "response_s": "mean response", "response_p95_s": "95 % quantile of the response",
-    "response_p99_s": "99 % quantile of the response", "cores_used": "cores used",
-}  # fmt: skip
+    "response_s": "mean response",
+    "response_p95_s": "95 % quantile of the response",
+    "response_p99_s": "99 % quantile of the response",
+    "cores_used": "cores used",
+}
 
 
 def certify_forecasts(
@@ -54,10 +56,11 @@ def certify_forecasts(
     """
     if not days:
         raise ConfigError(
-            "there is no day after the training days to hold the twin against", where=str(archive.path),
+            "there is no day after the training days to hold the twin against",
+            where=str(archive.path),
             allowed="one day or more with deployment_samples",
             advice="give a longer log, or that of another autoscaler",
-        )  # fmt: skip
+        )
     other = read_scaling_log(archive, days, log.deployments, whole=False)
     lines, notes = forecast_lines(log, other, config)
     return certificate_of(
@@ -85,9 +88,11 @@ def forecast_lines(log: ScalingLog, other: ScalingLog, config: CertifyConfig) ->
         notes.append(_note(forecaster, found))
     if not lines:
         raise ConfigError(
-            "the two logs share nothing to forecast", where="deployment_samples",
-            allowed=", ".join(WORDS), advice="import response times of the gateway",
-        )  # fmt: skip
+            "the two logs share nothing to forecast",
+            where="deployment_samples",
+            allowed=", ".join(WORDS),
+            advice="import response times of the gateway",
+        )
     return lines, notes
 
 

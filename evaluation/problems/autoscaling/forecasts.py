@@ -95,8 +95,10 @@ def refuse_other_interval(log: ScalingLog, other: ScalingLog) -> None:
     if log.interval_s != other.interval_s:
         raise ConfigError(
             f"one log has intervals of {log.interval_s:g} s and the other of {other.interval_s:g} s",
-            where="deployment_samples", allowed="one length", advice="import both with the same step",
-        )  # fmt: skip
+            where="deployment_samples",
+            allowed="one length",
+            advice="import both with the same step",
+        )
 
 
 def laws_replay(quantity: str, kept: dict[Any, ReplayedDays] | None = None) -> Replay:
@@ -115,9 +117,11 @@ def laws_replay(quantity: str, kept: dict[Any, ReplayedDays] | None = None) -> R
     def replay(log: ScalingLog, learned: np.ndarray, other: ScalingLog) -> np.ndarray:
         found = again(log, learned, other)
         return {
-            "response_s": found.mean_s, "response_p95_s": found.p95_s, "response_p99_s": found.p99_s,
+            "response_s": found.mean_s,
+            "response_p95_s": found.p95_s,
+            "response_p99_s": found.p99_s,
             "cores_used": found.cores_used.sum(axis=1),
-        }[quantity]  # fmt: skip
+        }[quantity]
 
     return replay
 
@@ -140,9 +144,11 @@ def forecast_rows(forecaster: GatewayForecaster, log: ScalingLog, other: Scaling
         rows = np.flatnonzero(theirs.known & np.isfinite(logged) & (logged > 0.0))
     if not len(rows):
         raise ConfigError(
-            f"no interval of the other log has load, grants and {quantity}", where="deployment_samples",
-            allowed="the metrics of the log that was fitted", advice="import them with the same mapping",
-        )  # fmt: skip
+            f"no interval of the other log has load, grants and {quantity}",
+            where="deployment_samples",
+            allowed="the metrics of the log that was fitted",
+            advice="import them with the same mapping",
+        )
     columns = Columns(mine.load.shape[1], mine.grants.shape[1])
     simple = {
         name: np.exp(fit(mine.features[fit_rows], np.log(learned[fit_rows]), columns)(theirs.features[rows]))

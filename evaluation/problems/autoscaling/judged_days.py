@@ -33,10 +33,11 @@ def without_days(archive: Archive, train_days: Sequence[dt.date], notes: Iterabl
             "bring a log of two days at least; fit makes a twin of one, and certify holds it against others"
         )
     return ConfigError(
-        "no shift has test days in this log", where=f"{archive.path}: {'; '.join(notes)}",
+        "no shift has test days in this log",
+        where=f"{archive.path}: {'; '.join(notes)}",
         allowed=f"days after the last training day, {train_days[-1]}",
         advice=advice,
-    )  # fmt: skip
+    )
 
 
 def refuse_without_days(archive: Archive, train_days: Sequence[dt.date], shifts: ShiftConfig) -> None:

@@ -85,9 +85,10 @@ def train_days_of(archive: Archive, days: DaysConfig) -> list[dt.date]:
     chosen = [day for day in present if first <= day <= last]
     if not chosen:
         raise ConfigError(
-            f"the log has no samples from {first} to {last}", where="[days]",
+            f"the log has no samples from {first} to {last}",
+            where="[days]",
             allowed=f"days from {present[0]} to {present[-1]}",
-        )  # fmt: skip
+        )
     return chosen
 
 
@@ -175,9 +176,12 @@ def compare_plan(
         return build_comparison(out, inputs, config, title, policies, progress, judges)
 
     settings = {
-        "shifts": config.shifts.shifts, "scale": config.scale, "intervals": config.intervals, "title": title,
+        "shifts": config.shifts.shifts,
+        "scale": config.scale,
+        "intervals": config.intervals,
+        "title": title,
         "policies": sorted(policies),
-    }  # fmt: skip
+    }
     settings |= {"judges": sorted(judges)} if judges else {}
     return StepPlan("comparison", build, settings, config.judge.seed, SCALE_CODE)
 
@@ -189,9 +193,13 @@ def certifier(twin_path: Path, population: Path | None) -> Certifier:
     manifest = read_manifest(twin_path, "twin")
 
     def certify_days(
-        archive: Archive, train_days: Sequence[dt.date], days: Sequence[dt.date] | None, config: CertifyConfig,
-        twin_hash: str, keep: Unfinished,
-    ) -> Certificate:  # fmt: skip
+        archive: Archive,
+        train_days: Sequence[dt.date],
+        days: Sequence[dt.date] | None,
+        config: CertifyConfig,
+        twin_hash: str,
+        keep: Unfinished,
+    ) -> Certificate:
         present, own = archive.days(TABLE), manifest.extra.get("train_days_hash")
         known = set(train_days) <= set(present)
         is_own = own is None or (known and archive.days_hash(TABLE, train_days) == own)
@@ -213,9 +221,11 @@ def refuse_other_application(archive: Archive, twin: Path) -> None:
     there = set(archive.read(TABLE, columns=["deployment"])["deployment"].to_pylist())
     if missing := [name for name in known if name not in there]:
         raise ConfigError(
-            f"the archive does not know {', '.join(missing)}", where=str(archive.path),
-            allowed="a log of the application that the twin is of", advice="fit a twin on this archive",
-        )  # fmt: skip
+            f"the archive does not know {', '.join(missing)}",
+            where=str(archive.path),
+            allowed="a log of the application that the twin is of",
+            advice="fit a twin on this archive",
+        )
 
 
 def fitted(facts: Facts) -> list[str]:

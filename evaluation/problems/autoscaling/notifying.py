@@ -67,9 +67,10 @@ def notice_from(history: Path, bundle: Path, days: Sequence[dt.date], below: flo
     if not known and below is None:
         raise ConfigError(
             "the history lacks the days that the running policy was trained on, so nothing says what it has to earn",
-            where=str(bundle), allowed="a history with these days, or a threshold of the mean reward",
+            where=str(bundle),
+            allowed="a history with these days, or a threshold of the mean reward",
             advice="give the threshold (--reward-below)",
-        )  # fmt: skip
+        )
     trained = read_scaling_log(archive, sorted(trained_on), whole=False) if known else None
     return retraining_notice(setting, trained, newest, below)
 
@@ -140,10 +141,11 @@ def earned_at(now: Rewards, before: Rewards) -> np.ndarray:
     """
     if not len(before.reward):
         raise ConfigError(
-            "no interval of the training days has a reward", where=f"table {TABLE}",
+            "no interval of the training days has a reward",
+            where=f"table {TABLE}",
             allowed="grants, rates and response times of every deployment and the gateway",
             advice="give the threshold (--reward-below)",
-        )  # fmt: skip
+        )
     order = np.argsort(before.rate_per_s, kind="stable")
     width = min(NEAREST, len(order))
     summed = np.concatenate([[0.0], np.cumsum(before.reward[order], dtype=float)])

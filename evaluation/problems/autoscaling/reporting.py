@@ -94,10 +94,16 @@ def build_comparison(
     )  # fmt: skip
     limits, warnings = remarks_on_training(policy)
     report = Report(
-        title=title, comparison=comparison, fit=(), capabilities=capabilities_of(archive),
-        quarantine=quarantine_of(archive), configuration={"objective_s": setting_of(scale, twin, log).scaling.slo_s},
-        hashes=hashes, limits=(*limits, *LIMITS), warnings=warnings,
-    )  # fmt: skip
+        title=title,
+        comparison=comparison,
+        fit=(),
+        capabilities=capabilities_of(archive),
+        quarantine=quarantine_of(archive),
+        configuration={"objective_s": setting_of(scale, twin, log).scaling.slo_s},
+        hashes=hashes,
+        limits=(*limits, *LIMITS),
+        warnings=warnings,
+    )
     facts = write_comparison(report, out)
     keep.remove()
     return facts
@@ -142,9 +148,13 @@ def judge(
         return read_scaling_log(archive, days, twin.deployments)
 
     return judged_by_users(
-        own.left_out_of(comparison), judges or {}, {one.facts.name: one.autoscalers for one in contenders},
-        days_of_shifts(archive, twin, comparison, seed, logged), intervals, progress,
-    )  # fmt: skip
+        own.left_out_of(comparison),
+        judges or {},
+        {one.facts.name: one.autoscalers for one in contenders},
+        days_of_shifts(archive, twin, comparison, seed, logged),
+        intervals,
+        progress,
+    )
 
 
 def contenders_of(

@@ -55,9 +55,10 @@ def _of_function(name: str, function: Callable[..., Any]) -> Autoscaler:
         shapes = [jax.numpy.shape(leaf) for leaf in jax.tree.leaves(wanted)]
         if not isinstance(wanted, Grants) or shapes != [leaf.shape for leaf in state.grants]:
             raise ConfigError(
-                f"policy {name!r} returns a {type(wanted).__name__} of arrays {shapes}", where="--policy",
+                f"policy {name!r} returns a {type(wanted).__name__} of arrays {shapes}",
+                where="--policy",
                 allowed=SIGNATURE,
-            )  # fmt: skip
+            )
         return memory, wanted
 
     return Autoscaler(lambda _grants: (), decide)

@@ -71,9 +71,11 @@ class OrchestrationBenchConfig:
         sizes = (self.num_seeds, self.days_per_seed, 1 if self.num_frames is None else self.num_frames)
         if min(sizes) < 1:
             raise ConfigError(
-                f"seeds={sizes[0]}, days_per_seed={sizes[1]}, frames={sizes[2]}", where="bench orchestration",
-                allowed="whole numbers of at least 1", advice="ask for at least one of each",
-            )  # fmt: skip
+                f"seeds={sizes[0]}, days_per_seed={sizes[1]}, frames={sizes[2]}",
+                where="bench orchestration",
+                allowed="whole numbers of at least 1",
+                advice="ask for at least one of each",
+            )
 
 
 @dataclass(frozen=True)
@@ -256,9 +258,12 @@ def _score(pair: Pair, day: int, counts: Counts, num_s: float, reference: np.nda
     arrived, whole_s = totals["arrived"], np.full_like(totals["arrived"], num_s)
     scheduling_mib = totals["forwarded_mib"] + totals["pulled_mib"]
     parts = (
-        (totals["on_time"], arrived), (totals["on_time"], whole_s), (scheduling_mib, arrived),
-        (totals["pulled_mib"], arrived), (totals["energy_j"], arrived),
-    )  # fmt: skip
+        (totals["on_time"], arrived),
+        (totals["on_time"], whole_s),
+        (scheduling_mib, arrived),
+        (totals["pulled_mib"], arrived),
+        (totals["energy_j"], arrived),
+    )
     measures = {name: over_runs(*part) for name, part in zip(MEASURES, parts, strict=True)}
     per_run = _on_time(counts)
     return PairScore(pair, day, measures, over_runs(per_run - reference, np.ones_like(per_run)), per_run)
@@ -281,9 +286,11 @@ def validate_pairs(days: Sequence[int], pairs: Sequence[Pair], entrants: Entrant
     """
     if not days or min(days) < 0:
         raise ConfigError(
-            f"days {list(days)}", where="bench orchestration", allowed="one or more days, 0 and later",
+            f"days {list(days)}",
+            where="bench orchestration",
+            allowed="one or more days, 0 and later",
             advice="name at least one day",
-        )  # fmt: skip
+        )
     known = (
         ("dispatch", (*DISPATCHERS, *entrants.dispatch)),
         ("orchestration", (*ORCHESTRATORS, *entrants.orchestration)),
@@ -293,9 +300,11 @@ def validate_pairs(days: Sequence[int], pairs: Sequence[Pair], entrants: Entrant
             name = getattr(pair, kind)
             if name not in allowed:
                 raise ConfigError(
-                    f"there is no {kind} baseline {name!r}", where="bench orchestration",
-                    allowed=", ".join(allowed), advice="choose one of these",
-                )  # fmt: skip
+                    f"there is no {kind} baseline {name!r}",
+                    where="bench orchestration",
+                    allowed=", ".join(allowed),
+                    advice="choose one of these",
+                )
 
 
 def with_changes(config: OrchestrationBenchConfig, num_changes: int) -> OrchestrationBenchConfig:

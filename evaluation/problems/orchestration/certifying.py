@@ -61,9 +61,11 @@ def certify_twin(
     """
     if not days:
         raise ConfigError(
-            "the archive has no day after training to certify on", where=str(archive.path),
-            allowed="at least one later day", advice="log more days, or fit on fewer",
-        )  # fmt: skip
+            "the archive has no day after training to certify on",
+            where=str(archive.path),
+            allowed="at least one later day",
+            advice="log more days, or fit on fewer",
+        )
     rows = read_rows(archive, days, fitted.edge.cluster)
     lines = [
         *_arrivals(fitted, rows, len(days), config),
@@ -147,8 +149,12 @@ def _closed_loop(
     replicas = read_replicas(archive, days, fitted.edge.cluster)
     clone = fit_clone(fitted.edge, rows, replicas, config.seed)
     found = closed_loop(fitted, clone, replicas, len(days), config.seed, keep)
-    by_day = np.stack([np.bincount(rows.day, value, len(days)) for value in
-                       (np.ones(len(rows.day)), rows.on_time, rows.node < 0)])  # fmt: skip
+    by_day = np.stack(
+        [
+            np.bincount(rows.day, value, len(days))
+            for value in (np.ones(len(rows.day)), rows.on_time, rows.node < 0)
+        ]
+    )
     lines = []
     names = ("share on time, off by", "share never sent, off by")
     for index, (name, limit) in enumerate(zip(names, (True, False), strict=True)):

@@ -121,10 +121,11 @@ def deciding(fitted: FittedCluster, policy: str) -> tuple[Dispatch, Orchestrate]
     )
     if not known:
         raise ConfigError(
-            f"there is no policy {policy!r}", where="generate --policy",
+            f"there is no policy {policy!r}",
+            where="generate --policy",
             allowed=f"DISPATCH+ORCHESTRATION of {', '.join((*dispatchers, *own.dispatch))} and "
             f"{', '.join((*rules, *own.orchestration))}",
-        )  # fmt: skip
+        )
     dispatch = (
         own.dispatch[first](edge)
         if first in own.dispatch

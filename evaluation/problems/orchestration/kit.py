@@ -42,9 +42,11 @@ def refuse_other_nodes(archive: Archive, twin: Path) -> None:
     known, found = read_manifest(twin, "twin").extra["nodes"], archive.nodes()["node_id"].to_pylist()
     if sorted(known) != sorted(found):
         raise ConfigError(
-            "the archive has other nodes than the twin", where=f"{archive.path}: {', '.join(found)}",
-            allowed=", ".join(known), advice="fit a twin on this archive",
-        )  # fmt: skip
+            "the archive has other nodes than the twin",
+            where=f"{archive.path}: {', '.join(found)}",
+            allowed=", ".join(known),
+            advice="fit a twin on this archive",
+        )
     refuse_other_days(archive, twin)
 
 
@@ -129,8 +131,10 @@ def export(out: Path, policy: Path, options: ExportOptions) -> Facts:
     if any(one is not None for one in asked):
         raise ConfigError(
             "a training of dispatcher and orchestrator hands over the pair that it chose",
-            where="--policy, --rule, --comparison, --seed", allowed="none of them", advice="leave them out",
-        )  # fmt: skip
+            where="--policy, --rule, --comparison, --seed",
+            allowed="none of them",
+            advice="leave them out",
+        )
     return export_bundle(out, policy, licence=options.licence, replace=options.replace)
 
 

@@ -130,9 +130,14 @@ def tried_pairs(
         GPG: orchestrating(shown_plan(fitted, edge, frames, begin_s), corrected),
     }
     program = pair_program(
-        edge, learned_chance(edge, fitted.tables, begin_s), frames, list(dispatchers.values()),
-        list(orchestrators.values()), num_frames, (NUM_TRIALS,),
-    )  # fmt: skip
+        edge,
+        learned_chance(edge, fitted.tables, begin_s),
+        frames,
+        list(dispatchers.values()),
+        list(orchestrators.values()),
+        num_frames,
+        (NUM_TRIALS,),
+    )
     found = {}
     for row, dispatcher in enumerate(dispatchers):
         for column, orchestrator in enumerate(orchestrators):

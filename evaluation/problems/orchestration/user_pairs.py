@@ -94,9 +94,11 @@ def user_pairs(
     def of_pair(name: str, given: SlotPolicies) -> UserPair:
         if isinstance(given.dispatch, str) and isinstance(given.orchestrate, str):
             raise ConfigError(
-                f"policy {name!r} names both sides, {given.dispatch!r} and {given.orchestrate!r}", where="SlotPolicies",
-                allowed="a function on one side at least", advice="pairs of names stand in the comparison already",
-            )  # fmt: skip
+                f"policy {name!r} names both sides, {given.dispatch!r} and {given.orchestrate!r}",
+                where="SlotPolicies",
+                allowed="a function on one side at least",
+                advice="pairs of names stand in the comparison already",
+            )
         watched, dispatch, orchestration = Watched(), {}, {}
         pair = Pair(
             given.dispatch if isinstance(given.dispatch, str) else name,
@@ -130,9 +132,11 @@ def what_went_wrong(name: str, watched: Watched, where: str) -> ConfigError | No
 def _refuse_unknown(named: str, known: Collection[str], name: str) -> None:
     if named not in known:
         raise ConfigError(
-            f"policy {name!r} names {named!r}", where="SlotPolicies",
-            allowed=f"a function, or {', '.join(dict.fromkeys(known))}", advice="check the spelling",
-        )  # fmt: skip
+            f"policy {name!r} names {named!r}",
+            where="SlotPolicies",
+            allowed=f"a function, or {', '.join(dict.fromkeys(known))}",
+            advice="check the spelling",
+        )
 
 
 def _dispatcher(
@@ -179,8 +183,9 @@ def _orchestrator(
         raise ConfigError(
             f"policy {name!r} returns a {type(answer).__name__} of arrays "
             f"{[list(leaf.shape) for leaf in jax.tree.leaves(answer)]}",
-            where=f"states of {edge.num_nodes} nodes and 3 streams", allowed=ORCHESTRATES,
-        )  # fmt: skip
+            where=f"states of {edge.num_nodes} nodes and 3 streams",
+            allowed=ORCHESTRATES,
+        )
 
     def orchestrate(key: Array, state: FrameState) -> Scaling:
         return jax.tree.map(lambda leaf: jnp.asarray(leaf, jnp.int32), given(key, state))

@@ -90,9 +90,15 @@ def export_order(
     """
     pool = Pool(bundle.pool.processors, easy=True)
     contract = ordering_contract(
-        pool, judged_config(bundle.config), network_facts(params), every_job=_index_in(params, pool) is not None,
-        ranges=bundle.ranges, trained_on=bundle.trained_on, certificate=certificate, licence=bundle.licence,
-    )  # fmt: skip
+        pool,
+        judged_config(bundle.config),
+        network_facts(params),
+        every_job=_index_in(params, pool) is not None,
+        ranges=bundle.ranges,
+        trained_on=bundle.trained_on,
+        certificate=certificate,
+        licence=bundle.licence,
+    )
     _export(params, out, contract, bundle, seed)
 
 
@@ -116,10 +122,15 @@ def export_rule(order: FixedOrder, out: Path, bundle: QueueBundle) -> None:
         }
     }
     contract = rule_contract(
-        Pool(bundle.pool.processors, easy=order.easy), judged_config(bundle.config), network_facts(params),
-        order.setting(), _origin_s(bundle.trained_on), ranges=bundle.ranges, trained_on=bundle.trained_on,
+        Pool(bundle.pool.processors, easy=order.easy),
+        judged_config(bundle.config),
+        network_facts(params),
+        order.setting(),
+        _origin_s(bundle.trained_on),
+        ranges=bundle.ranges,
+        trained_on=bundle.trained_on,
         licence=bundle.licence,
-    )  # fmt: skip
+    )
     _export(params, out, contract, bundle, None)
 
 
@@ -131,9 +142,14 @@ def _export(
         setting = rule.setting() | {"easy": rule.easy, "rule_origin_s": _origin_s(bundle.trained_on)}
         contract = replace(contract, setting=contract.setting | {"fallback": setting})
     export_policy(
-        params, out, contract, made_from=bundle.made_from, config=bundle.config, seed=seed,
+        params,
+        out,
+        contract,
+        made_from=bundle.made_from,
+        config=bundle.config,
+        seed=seed,
         replace=bundle.replace_old,
-    )  # fmt: skip
+    )
 
 
 def _origin_s(trained_on: Mapping[str, Any]) -> float:
@@ -172,8 +188,10 @@ def load_order(bundle: Path) -> tuple[Index, Pool]:
     pool = Pool(float(setting["processors"]), bool(setting["easy"]), contract.trained_on.get("pool"))
     params = params_of(read_network(bundle, contract))
     known = [one.name for one in contract.choice_features] == [one.name for one in JOB_FEATURES] and (
-        setting["time_unit_s"], setting["easy"], setting["backfill"]
-    ) == (TIME_UNIT_S, True, by_area.__name__)  # fmt: skip
+        setting["time_unit_s"],
+        setting["easy"],
+        setting["backfill"],
+    ) == (TIME_UNIT_S, True, by_area.__name__)
     index = _index_in(params, pool) if known else None
     if index is None:
         raise ProductError(

@@ -82,11 +82,12 @@ def fixed_order(name: str) -> FixedOrder:
     found = _WEIGHTED.fullmatch(name)
     if found is None or found[1] not in KINDS:
         raise ConfigError(
-            f"{name!r} is no rule that a bundle can hold", where="--rule",
+            f"{name!r} is no rule that a bundle can hold",
+            where="--rule",
             allowed=f"{', '.join(SCORES)}, {EASY_PREDICTED}; or {', '.join(KINDS)} with three numbers: "
             "predicted(0.5,0.5,0.06)",
             advice="choose one of these",
-        )  # fmt: skip
+        )
     run_weight, width_weight, ageing = map(float, found.groups()[1:])
     return FixedOrder(name, PredictedOrder(run_weight, width_weight, ageing, *KINDS[found[1]]))
 

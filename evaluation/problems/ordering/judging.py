@@ -115,10 +115,16 @@ def compare_queue(
     about_population = population_notes(jobs, [twin.population], plan.anchors, twin.pool, weeks)
     facts = queue_facts(archive, jobs, twin.pool) | ladder.last
     comparison = compare_orders(
-        plan, made, policies, twin.pool, weeks, progress,
-        facts=facts, notes=[FIXED, *lacking_in_words(jobs, twin.pool), *notes, *about_population],
+        plan,
+        made,
+        policies,
+        twin.pool,
+        weeks,
+        progress,
+        facts=facts,
+        notes=[FIXED, *lacking_in_words(jobs, twin.pool), *notes, *about_population],
         intervals=order.intervals,
-    )  # fmt: skip
+    )
     if policy is not None:
         winner = f"recommended for export (schedtwin export --comparison): {winner_of(comparison).words}"
         comparison = with_exported_last(replace(comparison, notes=(*comparison.notes, winner)))
@@ -164,9 +170,12 @@ def weeks_after(
     if given is None:
         num_days *= min(MOST_WEEKS, (end - anchor - kept[-1]) // num_days)
     weeks = replace(
-        lengths, num_train_days=num_train_days, num_anchors=1, num_test_days=num_days,
+        lengths,
+        num_train_days=num_train_days,
+        num_anchors=1,
+        num_test_days=num_days,
         shifts=",".join(f"{shift}d" for shift in kept),
-    )  # fmt: skip
+    )
     left = [f"{shift}d" for shift in shifts if shift not in kept]
     return weeks, [f"the log ends too soon for the shifts {', '.join(left)}"] if left else []
 

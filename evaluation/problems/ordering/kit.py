@@ -144,9 +144,11 @@ def certifier(twin_path: Path, population: Path | None) -> Certifier:
     """The certificate of a queue's twin; ConfigError where a population is named: it holds its own."""
     if population is not None:
         raise ConfigError(
-            "the twin of a queue holds its own population", where=f"--population {population}",
-            allowed="no other population", advice="leave it out",
-        )  # fmt: skip
+            "the twin of a queue holds its own population",
+            where=f"--population {population}",
+            allowed="no other population",
+            advice="leave it out",
+        )
     content_hash, twin = read_manifest(twin_path, "twin").content_hash, load_queue_twin(twin_path)
 
     def make(
@@ -165,13 +167,20 @@ def export(out: Path, policy: Path, options: ExportOptions) -> Facts:
     """The bundle of an index, of a rule, or of a comparison's best order; ConfigError where a policy is named."""
     if options.policy is not None:
         raise ConfigError(
-            "the orders of a queue are not named so", where="--policy", allowed="together with a policy of placement",
+            "the orders of a queue are not named so",
+            where="--policy",
+            allowed="together with a policy of placement",
             advice="name a published rule by --rule, or leave it out",
-        )  # fmt: skip
+        )
     return build_queue_bundle(
-        out, policy, seed=options.seed, licence=options.licence, rule=options.rule,
-        comparison_path=options.comparison, replace_old=options.replace,
-    )  # fmt: skip
+        out,
+        policy,
+        seed=options.seed,
+        licence=options.licence,
+        rule=options.rule,
+        comparison_path=options.comparison,
+        replace_old=options.replace,
+    )
 
 
 def generate(twin: Path, num_days: int, out: Path, progress: Progress, **options: Any) -> Any:

@@ -213,11 +213,13 @@ def rules_and_ladder(pool: Pool, chosen: Sequence[ChosenOrder | None], index_of:
     policies = [
         *published_policies(pool),
         OrderPolicy(
-            BEST_RULE, "baseline", "the published rule that was best in the training weeks",
+            BEST_RULE,
+            "baseline",
+            "the published rule that was best in the training weeks",
             (partial(_play_chosen, rules),),
         ),
         OrderPolicy(LADDER, "trained", words, (partial(_play_chosen, orders),)),
-    ]  # fmt: skip
+    ]
     notes = [f"ladder of anchor {number}: {one.words}" for number, one in enumerate(found)]
     return Ladder(policies, notes, {BEST_RULE: found[-1].rule, LADDER: found[-1].order})
 

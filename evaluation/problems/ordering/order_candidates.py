@@ -64,12 +64,13 @@ def candidates(pool: Pool) -> list[OrderCandidate]:
         OrderCandidate(
             f"{rule.name}{EASY}" if easy else rule.name,
             f"{rule.description}, {'EASY backfilling' if easy else 'no backfilling'}",
-            partial(_play_rule, rule, Pool(pool.processors, easy)), True,
+            partial(_play_rule, rule, Pool(pool.processors, easy)),
+            True,
         )
         for easy in (True, False)
         for rule in RULES
         if rule is not LOGGED_ORDER
-    ]  # fmt: skip
+    ]
     easy = Pool(pool.processors, easy=True)
     members = [
         OrderCandidate(

@@ -32,9 +32,11 @@ def read_waits(path: Path, jobs: Jobs) -> Replayed:
     wait_s = np.array([np.nan if (wait := found.get(name)) is None else wait for name in jobs.request_id])
     if lacking := jobs.request_id[np.isnan(wait_s)].tolist():
         raise ConfigError(
-            f"no waits of {len(lacking):,} of {len(wait_s):,} jobs", where=f"{path}: jobs {first(lacking)}",
-            allowed="an SWF file of the same jobs, by number", advice="name the file of this log",
-        )  # fmt: skip
+            f"no waits of {len(lacking):,} of {len(wait_s):,} jobs",
+            where=f"{path}: jobs {first(lacking)}",
+            allowed="an SWF file of the same jobs, by number",
+            advice="name the file of this log",
+        )
     overran = jobs.run_s > jobs.requested_s
     return Replayed(jobs.arrival_s + wait_s, None, 0, int(overran.sum()))
 

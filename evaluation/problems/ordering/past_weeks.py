@@ -119,5 +119,10 @@ def _outcome(week: TestWeek, played: TestWeek, play: Play, is_faster: bool = Fal
     block = (week.first_day * DAY_S + week.jobs.arrival_s[rows]) // (BLOCK_DAYS * DAY_S)
     slowdown = bounded_slowdown(wait_s, jobs.run_s[rows])
     return OrderOutcome(
-        slowdown, wait_s, block, jobs.agent[rows], np.full(len(rows), is_faster), np.full(len(rows), week.first_day)
-    )  # fmt: skip
+        slowdown,
+        wait_s,
+        block,
+        jobs.agent[rows],
+        np.full(len(rows), is_faster),
+        np.full(len(rows), week.first_day),
+    )

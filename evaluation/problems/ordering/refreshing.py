@@ -54,9 +54,14 @@ def queue_parts(config: RunConfig) -> RefreshParts:
         return newest_weeks(archive, num_days, config.days, order)
 
     def judge(
-        archive: Path, twin: Path, days: tuple[dt.date, ...], new: Path, running: Path, progress: Progress,
+        archive: Path,
+        twin: Path,
+        days: tuple[dt.date, ...],
+        new: Path,
+        running: Path,
+        progress: Progress,
         _: Unfinished,
-    ) -> Comparison:  # fmt: skip
+    ) -> Comparison:
         return judge_orders(Archive(archive), twin, days, new, running, order, progress)
 
     return RefreshParts(

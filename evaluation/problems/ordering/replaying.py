@@ -117,17 +117,19 @@ def _refuse_impossible(config: ReplayConfig) -> None:
     if learned and (not config.easy or config.backfill or config.days or config.withdraw):
         raise ConfigError(
             f"{', '.join(learned)}: orders that predict run times have their own backfilling and remember users",
-            where="easy, backfill, days, withdraw", allowed="--easy, and all days of the log",
+            where="easy, backfill, days, withdraw",
+            allowed="--easy, and all days of the log",
             advice="add --easy, and leave the other options out",
-        )  # fmt: skip
+        )
     if config.waits and config.days:
         raise ConfigError("waits of other schedulers are of the whole log", where="days, waits")
     names = [*dict.fromkeys(config.policies), *map(name_of_waits, config.waits)]
     if twice := sorted({name for name in names if names.count(name) > 1}):
         raise ConfigError(
             f"{first(twice)}: a file of waits stands under its own name, and so does something else",
-            where="waits", advice="rename the file",
-        )  # fmt: skip
+            where="waits",
+            advice="rename the file",
+        )
 
 
 def _pools(archive: Archive, config: ReplayConfig) -> list[Pool]:

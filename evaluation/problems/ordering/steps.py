@@ -153,9 +153,11 @@ def load_queue_policy(folder: Path) -> TrainedOrders:
         pool = Pool(float(settings["processors"]), name=settings.get("pool"))
     except (OSError, ValueError, KeyError, TypeError, ConfigError) as error:
         raise ProductError(
-            f"the policy cannot be read: {error}", where=str(folder / SETTINGS),
-            allowed="a policy of this version of schedtwin", advice="train again",
-        ) from error  # fmt: skip
+            f"the policy cannot be read: {error}",
+            where=str(folder / SETTINGS),
+            allowed="a policy of this version of schedtwin",
+            advice="train again",
+        ) from error
     index = some_index()
     scorer: PyTree = scorer_of(index, pool)
     num_trained = 0 if config.index_only else min(config.num_ppo_seeds, len(config.seeds))
@@ -165,9 +167,11 @@ def load_queue_policy(folder: Path) -> TrainedOrders:
     best, notes = int(np.argmin(facts["losses"])), tuple(facts["notes"])
     if CHOICE not in facts:
         raise ProductError(
-            "the policy holds no choice among rules and index", where=str(folder),
-            allowed="a policy of this version of schedtwin", advice="train again",
-        )  # fmt: skip
+            "the policy holds no choice among rules and index",
+            where=str(folder),
+            allowed="a policy of this version of schedtwin",
+            advice="train again",
+        )
     chosen = None if facts[CHOICE] is None else ChosenOrder(**facts[CHOICE])
     return TrainedOrders(load_structure(folder / LEARNED, structure), best, config, pool, notes, chosen)
 
@@ -248,9 +252,14 @@ def build_queue_bundle(
     trained_on = {name: facts[name] for name in ("first_day", "last_day", "num_days")}
     trained_on |= {"chosen": words} | policy.pool.described
     bundle = QueueBundle(
-        policy.pool, policy.config, trained_on, {"policy": manifest.content_hash}, licence, replace_old,
+        policy.pool,
+        policy.config,
+        trained_on,
+        {"policy": manifest.content_hash},
+        licence,
+        replace_old,
         fallback=stand_in,
-    )  # fmt: skip
+    )
     if winner.rule is not None:
         export_rule(fixed_order(winner.rule), out, bundle)
         return {"seed": None, "chosen": words}
@@ -259,10 +268,12 @@ def build_queue_bundle(
         raise ConfigError(f"there is no index of seed {seed}", allowed=", ".join(map(str, seeds)))
     place = place if seed is None else seeds.index(seed)
     export_order(
-        index_scorer(policy.learned.indices[place], policy.pool, winner.exponents), out,
+        index_scorer(policy.learned.indices[place], policy.pool, winner.exponents),
+        out,
         bundle._replace(trained_on=trained_on | trained_in(manifest), ranges=load_ranges(policy_path)),
-        seed=seeds[place], certificate=facts.get("certificate"),
-    )  # fmt: skip
+        seed=seeds[place],
+        certificate=facts.get("certificate"),
+    )
     return {"seed": seeds[place], "chosen": words}
 
 
@@ -294,6 +305,8 @@ def _refuse_other_comparison(path: Path, policy_hash: str) -> None:
     judged = read_manifest(path, "comparison").made_from.get("policy")
     if judged != policy_hash:
         raise ConfigError(
-            "the comparison judged another policy", where=str(path), allowed="schedtwin compare ARCHIVE TWIN POLICY",
+            "the comparison judged another policy",
+            where=str(path),
+            allowed="schedtwin compare ARCHIVE TWIN POLICY",
             advice="compare this policy, or leave the comparison out",
-        )  # fmt: skip
+        )

@@ -97,8 +97,9 @@ def _of_rule(name: str, rule: Rule, weeks: Sequence[TestWeek], pool: Pool) -> Or
         if found.shape != wanted or found.dtype.kind not in "iuf":
             raise ConfigError(
                 f"policy {name!r} scores {form_of(found)} where a number for each of {wanted[0]} jobs is required",
-                where="in play", allowed=SIGNATURE,
-            )  # fmt: skip
+                where="in play",
+                allowed=SIGNATURE,
+            )
         if np.isnan(found).any():
             raise ConfigError(f"policy {name!r} has no score (NaN) for a waiting job", where="in play")
         return found
@@ -113,9 +114,10 @@ def _of_bundle(name: str, bundle: Path, pool: Pool) -> OrderPolicy:
     found, own = policy_of_bundle(bundle)
     if own.processors != pool.processors:
         raise ConfigError(
-            f"policy {name!r} is of another pool", where=f"{bundle}: {own.processors:g} processors",
+            f"policy {name!r} is of another pool",
+            where=f"{bundle}: {own.processors:g} processors",
             allowed=f"a bundle of {pool.processors:g} processors",
-        )  # fmt: skip
+        )
     return found
 
 
@@ -133,7 +135,8 @@ def _played(
     if int(num_illegal):
         raise ConfigError(
             f"policy {name!r} chose a place without a job in {int(num_illegal):,} decisions",
-            allowed="places where `legal` is true", advice="mask the choice",
-        )  # fmt: skip
+            allowed="places where `legal` is true",
+            advice="mask the choice",
+        )
     starts = starts_of_weeks(start_s, weeks, pool, config)
     return partial(look_up, {week.label: one for week, one in zip(weeks, starts, strict=True)}), int(late)

@@ -109,9 +109,11 @@ def plan_weeks(jobs: Jobs, pool: Pool, config: WeeksConfig, anchors: Sequence[in
                 idle.append(f"{label} (from {date_of(week.first_day)} on)")
     if not weeks:
         raise ConfigError(
-            "no job arrives on the days to judge on", where=first(idle), allowed="one job or more",
+            "no job arrives on the days to judge on",
+            where=first(idle),
+            allowed="one job or more",
             advice="choose other days or shifts, or take the log that the twin was fitted on",
-        )  # fmt: skip
+        )
     return WeekPlan(tuple(anchors), tuple(weeks), num_put_back, tuple(idle))
 
 

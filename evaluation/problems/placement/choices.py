@@ -30,10 +30,11 @@ def no_choice(archive: Archive, encoding: Encoding, days: Sequence[dt.date]) -> 
     if not names:
         refuse_undecided(archive)
         raise ConfigError(
-            "the archive lists no nodes, so there is nothing to place requests on", where=str(archive.path),
+            "the archive lists no nodes, so there is nothing to place requests on",
+            where=str(archive.path),
             allowed="two nodes or more",
             advice=f"import the log together with its nodes (nodes.csv); {IN_ITS_PLACE} --processors SIZE",
-        )  # fmt: skip
+        )
     if len(names) < 2:
         num_nodes = len(archive.nodes())
         if encoding.by_class and num_nodes > 1:
@@ -85,7 +86,8 @@ def refuse_no_choice(twin: Path) -> None:
     """ConfigError where the log of a twin leaves a scheduler no choice."""
     if without := no_choice_in(twin):
         raise ConfigError(
-            f"this log leaves a scheduler no choice of node: {without}", where=str(twin),
+            f"this log leaves a scheduler no choice of node: {without}",
+            where=str(twin),
             allowed="logs whose requests went to one of at least two legal nodes or node classes",
             advice=IN_ITS_PLACE,
-        )  # fmt: skip
+        )

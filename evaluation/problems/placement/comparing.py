@@ -283,9 +283,13 @@ def _true_runs(
     plan = plan_shifts({}, case.plan.train_days, ShiftConfig(text), truth=True)
     workload = workload_beside(case.archive)
     program = truth_program(
-        case.archive.facts, case.twin.encoding, players, workload, case.config.num_true_days,
+        case.archive.facts,
+        case.twin.encoding,
+        players,
+        workload,
+        case.config.num_true_days,
         rules=case.config.compared_in_truth(),
-    )  # fmt: skip
+    )
     nothing = candidates[0].params
     candidates = [
         *candidates,

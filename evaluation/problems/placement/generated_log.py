@@ -111,9 +111,11 @@ def generate_log(
     decider = _decider(jax.random.fold_in(key, 0), twin, policy, training or TrainingConfig(), progress)
     source = _Source(twin, workload, _player(twin, decider))
     facts = describe(
-        "generated", clock=ABSOLUTE_CLOCK, notes=_notes(workload, policy),
+        "generated",
+        clock=ABSOLUTE_CLOCK,
+        notes=_notes(workload, policy),
         generated={"twin": manifest.content_hash, "policy": policy, "seed": seed},
-    )  # fmt: skip
+    )
     counts, earlier = np.zeros(3, np.int64), None
     with (
         ArchiveWriter(out, source={"twin": manifest.content_hash}, facts=facts, replace=replace) as archive,

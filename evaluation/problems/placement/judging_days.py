@@ -55,8 +55,12 @@ def judged_days(case: Case, shifts: Sequence[TestDays], windows: Sequence[Window
     """The days of every shift that the log can answer."""
     return [
         JudgedDays(
-            case.archive, case.twin, shift.shift_days, shift.days, key_of_shift(case.config, shift),
+            case.archive,
+            case.twin,
+            shift.shift_days,
+            shift.days,
+            key_of_shift(case.config, shift),
             cache(partial(replay_log, part, case.twin.encoding)),
         )
         for shift, part in zip(shifts, windows, strict=True)
-    ]  # fmt: skip
+    ]

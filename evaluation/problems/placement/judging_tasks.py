@@ -47,9 +47,15 @@ def judge_on_shift(task: JudgeTask) -> None:
     schedulers = None if task.policy is None else load_schedulers(task.policy)[0]
     plan = plan_of(archive, twin.encoding.train_days, task.config.shifts)
     case = Case(
-        archive, twin, schedulers, plan, task.config.judge, task.config.intervals, keep=Unfinished(task.folder),
+        archive,
+        twin,
+        schedulers,
+        plan,
+        task.config.judge,
+        task.config.intervals,
+        keep=Unfinished(task.folder),
         only=(task.judge, task.shift_days),
-    )  # fmt: skip
+    )
     judge_case(case, SilentProgress())
 
 

@@ -108,9 +108,14 @@ def train_plan(config: RunConfig, begun: Background[Contenders] | None = None) -
     def build(out: Path, inputs: Inputs, progress: Progress) -> Facts:
         known = certification_in(inputs[CERTIFICATE]) if CERTIFICATE in inputs else None
         return build_policy(
-            out, inputs["twin"], config, progress, begun=begun,
-            certification=None if known is None else known.facts(), is_trusted=known is None or not known.failed,
-        )  # fmt: skip
+            out,
+            inputs["twin"],
+            config,
+            progress,
+            begun=begun,
+            certification=None if known is None else known.facts(),
+            is_trusted=known is None or not known.failed,
+        )
 
     return StepPlan("policy", build, config.train, config.seed, POLICY_CODE)
 
@@ -187,9 +192,10 @@ def export(out: Path, policy: Path, options: ExportOptions) -> Facts:
     if options.rule is not None or options.comparison is not None:
         raise ConfigError(
             "only the policy of a queue can be exported as a rule, or as the winner of a comparison",
-            where="--rule, --comparison", allowed="together with a policy trained in the twin of a queue",
+            where="--rule, --comparison",
+            allowed="together with a policy trained in the twin of a queue",
             advice="leave them out",
-        )  # fmt: skip
+        )
     named = {} if options.policy is None else {"policy": options.policy}
     return build_bundle(
         out, policy, seed=options.seed, licence=options.licence, replace=options.replace, **named

@@ -154,9 +154,14 @@ def _run(key: Array, judge: Judge, kind: str, keep: Unfinished) -> Run:
     def make() -> Run:
         (result,) = judge.evaluate(key, [Candidate(kind, kind, None)])
         return Run(
-            judge.name, 0, kind, result.decisions, agreement=result.agreement,
+            judge.name,
+            0,
+            kind,
+            result.decisions,
+            agreement=result.agreement,
             num_overflow=result.decisions.num_censored if judge.name != REPLAY else 0,
-            num_illegal=result.num_illegal, out_of_support=result.out_of_support,
-        )  # fmt: skip
+            num_illegal=result.num_illegal,
+            out_of_support=result.out_of_support,
+        )
 
     return keep.unit(f"{judge.name}, {kind}", make, save_run, load_run)

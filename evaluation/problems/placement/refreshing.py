@@ -27,9 +27,14 @@ def placement_parts(config: RunConfig) -> RefreshParts:
     refuse_uneven(config)
 
     def judge(
-        archive: Path, twin: Path, days: tuple[dt.date, ...], new: Path, running: Path, progress: Progress,
+        archive: Path,
+        twin: Path,
+        days: tuple[dt.date, ...],
+        new: Path,
+        running: Path,
+        progress: Progress,
         keep: Unfinished,
-    ) -> Comparison:  # fmt: skip
+    ) -> Comparison:
         system = PlacementTwin.load(twin)
         one, other = (load_bundle_policy(bundle, system.encoding) for bundle in (new, running))
         return judge_both(

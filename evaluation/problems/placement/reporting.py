@@ -66,10 +66,13 @@ def learning_charts(
     ]
     charts = [
         Chart(
-            "Fit of the twin", "gradient steps", "held-out log-likelihood (nats an offer)", tuple(members),
+            "Fit of the twin",
+            "gradient steps",
+            "held-out log-likelihood (nats an offer)",
+            tuple(members),
             "Each member keeps the parameters of its highest point; a curve ends where the member stopped.",
         )
-    ]  # fmt: skip
+    ]
     if schedulers is None:
         return tuple(charts)
     steps = np.arange(1, len(schedulers.clone_curve) + 1) * float(evaluations_of(clone_updates)[1])
@@ -78,9 +81,14 @@ def learning_charts(
         for column, name in enumerate(("training windows", "held-out windows"))
     )
     charts.append(
-        Chart("Behaviour cloning", "gradient steps", "cross-entropy (nats a decision)", clone,
-              "The clone keeps the parameters of the lowest held-out point.")
-    )  # fmt: skip
+        Chart(
+            "Behaviour cloning",
+            "gradient steps",
+            "cross-entropy (nats a decision)",
+            clone,
+            "The clone keeps the parameters of the lowest held-out point.",
+        )
+    )
     if not schedulers.num_trained:
         return tuple(charts)
     updates = np.arange(1, schedulers.reward_curve.shape[1] + 1, dtype=float)

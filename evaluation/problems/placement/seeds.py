@@ -30,10 +30,13 @@ def joined(judge: str, shift: TestDays, name: str, results: Sequence[Evaluation]
     out_of_support = [result.out_of_support for result in results if result.out_of_support is not None]
     overflow = decisions.num_censored if judge != "replay" else 0
     return Run(
-        judge, shift.shift_days, name, decisions,
+        judge,
+        shift.shift_days,
+        name,
+        decisions,
         agreement=float(np.mean(agreements)) if agreements else None,
         num_overflow=overflow,
         num_illegal=sum(result.num_illegal for result in results),
         by_seed=tuple(result.decisions for result in results) if len(results) > 1 else (),
         out_of_support=float(np.mean(out_of_support)) if out_of_support else None,
-    )  # fmt: skip
+    )

@@ -96,9 +96,14 @@ def build_twin(out: Path, archive_path: Path, config: RunConfig, progress: Progr
         progress.note(bound)
     with progress.stage(f"fit on {len(train_days)} {'day' if len(train_days) == 1 else 'days'}"):
         twin = fit_twin(
-            jax.random.key(seed), archive, encoding, train_days, config.twin, num_steps=days.num_steps,
+            jax.random.key(seed),
+            archive,
+            encoding,
+            train_days,
+            config.twin,
+            num_steps=days.num_steps,
             progress=progress,
-        )  # fmt: skip
+        )
     game: dict[str, Any] = {}
     if config.imitation.kind != NO_GAME.kind:
         twin, game = _play_game(out, twin, archive, config.imitation, seed, progress)
@@ -137,16 +142,25 @@ def _play_game(
     """The twin after the game, with its curves in `out`, and its entries in the manifest."""
     made_from = {"days": archive.days_hash("requests", twin.encoding.train_days)}
     settings = {
-        "twin": asdict(twin.config), "game": asdict(config), "num_steps": twin.windows.num_steps,
-        "encoding": twin.encoding.to_json(), "code": TWIN_CODE,
-    }  # fmt: skip
+        "twin": asdict(twin.config),
+        "game": asdict(config),
+        "num_steps": twin.windows.num_steps,
+        "encoding": twin.encoding.to_json(),
+        "code": TWIN_CODE,
+    }
     keep = Unfinished.beside(out, "game", made_from, settings, seed)
     checkpoint = None if keep.folder is None else keep.folder / CURVES
     with progress.stage("adversarial game", unit="steps") as stage:
         twin, played = imitated_twin(
-            jax.random.key(seed), twin, archive, config, checkpoint=checkpoint,
-            on_evaluation=lambda now: stage(now.step, text=f"held-out log likelihood {now.held_out_answers:.3f}"),
-        )  # fmt: skip
+            jax.random.key(seed),
+            twin,
+            archive,
+            config,
+            checkpoint=checkpoint,
+            on_evaluation=lambda now: stage(
+                now.step, text=f"held-out log likelihood {now.held_out_answers:.3f}"
+            ),
+        )
     save_arrays(out / CURVES, played.evaluations)
     keep.remove()
     progress.note(played.facts["in_words"])
@@ -165,11 +179,15 @@ def _build_population(
     key = jax.random.fold_in(jax.random.key(seed), 1)
     with progress.stage("population", unit="rounds") as stage:
         facts = learn_workload_model(
-            key, archive, days, config, out,
+            key,
+            archive,
+            days,
+            config,
+            out,
             on_evaluation=lambda done, total, seen: stage(
                 done, total, text=f"held-out KL of pairs {seen['held_out_pairs']:.3f}"
             ),
-        )  # fmt: skip
+        )
     for name in ("refusal", "fallback"):
         if name in facts:
             progress.note(f"population: {facts[name]}")

@@ -69,12 +69,14 @@ def as_text(rows: Sequence[ForecastRow]) -> str:
             _shown(score.covered), _shown(score.factor, 1), _shown(score.rank, 2),
         ]  # fmt: skip
         lines.append("| " + " | ".join(cells) + " |")
-    return "\n".join([
-        *lines,
-        "error: mean absolute logarithm of forecast over logged, on the intervals that are answered; so are the simple "
-        "models'. persistence sees the interval before. covered: answered intervals within their 95 % interval, whose "
-        "ends stand a factor apart (median).",
-    ])  # fmt: skip
+    return "\n".join(
+        [
+            *lines,
+            "error: mean absolute logarithm of forecast over logged, on the intervals that are answered; so are the "
+            "simple models'. persistence sees the interval before. covered: answered intervals within their 95 % "
+            "interval, whose ends stand a factor apart (median).",
+        ]
+    )
 
 
 def _pairs(archives: Sequence[Path]) -> list[tuple[str, str, ScalingLog, ScalingLog]]:

@@ -105,18 +105,23 @@ class ReferenceConfig:
 
     def __post_init__(self) -> None:
         refuse_below_one(
-            "bench reference", num_updates=self.num_updates, updates_per_look=self.updates_per_look,
-            requests_per_update=self.requests_per_update, least_steps=self.least_steps, depth=self.depth,
-        )  # fmt: skip
+            "bench reference",
+            num_updates=self.num_updates,
+            updates_per_look=self.updates_per_look,
+            requests_per_update=self.requests_per_update,
+            least_steps=self.least_steps,
+            depth=self.depth,
+        )
         if not self.turnovers > 0.0:
             raise ConfigError(
                 f"turnovers = {self.turnovers:g}", where="bench reference", allowed="more than 0"
             )
         if self.most_updates < self.num_updates:
             raise ConfigError(
-                f"{self.most_updates} updates at most, {self.num_updates} at first", where="bench reference",
+                f"{self.most_updates} updates at most, {self.num_updates} at first",
+                where="bench reference",
                 allowed="at least as many at most as at first",
-            )  # fmt: skip
+            )
 
     def of_length(self, num_updates: int) -> "ReferenceConfig":
         """The same with so many updates at first, eight times as many at most."""
@@ -250,9 +255,13 @@ def train_reference(
     price, _ = tuned(key_price, [(price, TILTS[0]) for price in PRICES])
     price, tilt = tuned(jax.random.fold_in(key_price, 1), [(price, tilt) for tilt in TILTS])
     settings = PPOConfig(
-        horizon_s=config.horizon * books.time_unit_s, gae_lambda=config.gae_lambda, kl_to_clone=0.0,
-        entropy=config.entropy, learning_rate=config.learning_rate, critic_hidden=(64, 32),
-    )  # fmt: skip
+        horizon_s=config.horizon * books.time_unit_s,
+        gae_lambda=config.gae_lambda,
+        kl_to_clone=0.0,
+        entropy=config.entropy,
+        learning_rate=config.learning_rate,
+        critic_hidden=(64, 32),
+    )
 
     def evaluate(state: PyTree) -> float:
         params = jax.tree.map(lambda leaf: leaf[None], state.params.actor)
@@ -358,8 +367,10 @@ def load_reference(path: Path, world: World) -> TruthReference:
     facts = read_manifest(path, KIND).extra
     if facts["preset"] != world.name:
         raise ConfigError(
-            f"the reference was trained in {facts['preset']!r}, not in {world.name!r}", where=str(path),
-            allowed=f"a reference of {world.name}", advice="train one: schedtwin bench reference",
-        )  # fmt: skip
+            f"the reference was trained in {facts['preset']!r}, not in {world.name!r}",
+            where=str(path),
+            allowed=f"a reference of {world.name}",
+            advice="train one: schedtwin bench reference",
+        )
     like = reference_network(world).init(jax.random.key(0))
     return TruthReference(world.name, int(facts["day"]), load_arrays(path / _FILE, like))

@@ -79,9 +79,13 @@ def kept_reference(
         (path.parent / f"{path.name}.seconds").write_text(f"{time.perf_counter() - began_s:.1f}\n")
     facts = read_manifest(path, KIND).extra
     return Kept(
-        load_reference(path, world), path, int(facts["num_updates"]), float(facts["last_gain"]), not found,
+        load_reference(path, world),
+        path,
+        int(facts["num_updates"]),
+        float(facts["last_gain"]),
+        not found,
         _train_s(path),
-    )  # fmt: skip
+    )
 
 
 @dataclass(frozen=True)

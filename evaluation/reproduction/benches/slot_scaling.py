@@ -109,9 +109,11 @@ def _validate(config: ScalingConfig) -> None:
         sizes = getattr(config, name)
         if len(set(sizes)) < 2 or min(sizes) < 1:
             raise ConfigError(
-                f"{name} are {', '.join(str(size) for size in sizes) or 'none'}", where=f"ScalingConfig.{name}",
-                allowed="at least two different whole numbers, each at least 1", advice="name more sizes",
-            )  # fmt: skip
+                f"{name} are {', '.join(str(size) for size in sizes) or 'none'}",
+                where=f"ScalingConfig.{name}",
+                allowed="at least two different whole numbers, each at least 1",
+                advice="name more sizes",
+            )
 
 
 def _time(world: World, num_environments: int, config: ScalingConfig) -> Point:

@@ -209,6 +209,8 @@ def validate_bench(days: Sequence[int], policies: Sequence[str]) -> None:
     for name in policies:
         if name not in POLICIES:
             raise ConfigError(
-                f"there is no baseline {name!r}", where="bench truth", allowed=", ".join(POLICIES),
+                f"there is no baseline {name!r}",
+                where="bench truth",
+                allowed=", ".join(POLICIES),
                 advice="choose one of these",
-            )  # fmt: skip
+            )

@@ -92,21 +92,24 @@ class WorldsBenchConfig:
     def __post_init__(self) -> None:
         if not self.seeds or not self.shifts or min(*self.shifts, *self.seeds) < 0:
             raise ConfigError(
-                f"seeds {list(self.seeds)}, shifts {list(self.shifts)}", where="bench worlds",
+                f"seeds {list(self.seeds)}, shifts {list(self.shifts)}",
+                where="bench worlds",
                 allowed="one or more of each, 0 and larger",
-            )  # fmt: skip
+            )
         least = min(self.train_days, self.played_days, self.certified_days)
         if least < 1 or self.certified_days < self.played_days or (self.num_requests or 500) < 500:
             raise ConfigError(
                 f"{self.train_days} days to learn from, {self.played_days} to play, {self.certified_days} to certify "
-                f"on, {self.num_requests} requests", where="bench worlds",
+                f"on, {self.num_requests} requests",
+                where="bench worlds",
                 allowed="1 or more days of each, no fewer to certify on than to play, 500 or more requests a day",
-            )  # fmt: skip
+            )
         if self.num_replications < 1 or self.num_replications % self.answers.num_members:
             raise ConfigError(
-                f"{self.num_replications} replications of a day", where="bench worlds",
+                f"{self.num_replications} replications of a day",
+                where="bench worlds",
                 allowed=f"a multiple of the twin's {self.answers.num_members} members",
-            )  # fmt: skip
+            )
 
     @property
     def num_days(self) -> int:
@@ -131,10 +134,14 @@ class WorldsBenchConfig:
 def quick(config: WorldsBenchConfig) -> WorldsBenchConfig:
     """A first look: short days, small twins, one shift; certified on as many requests as `schedtwin certify` takes."""
     return replace(
-        config, shifts=(1,), num_requests=4_000, certified_days=5, num_replications=4,
+        config,
+        shifts=(1,),
+        num_requests=4_000,
+        certified_days=5,
+        num_replications=4,
         answers=AnswerConfig(num_members=2, hidden=(64, 64), num_steps=800),
         certify=replace(config.certify, num_replicates=200, clone_updates=300, num_steps=256),
-    )  # fmt: skip
+    )
 
 
 def shortened(world: World, num_requests: int | None) -> World:
@@ -147,9 +154,12 @@ def shortened(world: World, num_requests: int | None) -> World:
         return tuple(replace(one, from_s=one.from_s * factor, to_s=one.to_s * factor) for one in plans)
 
     return replace(
-        world, requests_per_day=float(num_requests), day_s=world.day_s * factor,
-        outages=moved(world.outages), link_faults=moved(world.link_faults),
-    )  # fmt: skip
+        world,
+        requests_per_day=float(num_requests),
+        day_s=world.day_s * factor,
+        outages=moved(world.outages),
+        link_faults=moved(world.link_faults),
+    )
 
 
 @dataclass(frozen=True)
@@ -201,9 +211,12 @@ def bench_world(
     """
     chosen = redrawn(shortened(world, config.num_requests), seed)
     run = RunConfig(
-        seed=seed, twin=config.answers, population=PopulationConfig("none"), train=_training(config),
+        seed=seed,
+        twin=config.answers,
+        population=PopulationConfig("none"),
+        train=_training(config),
         days=DaysConfig(first_day=FIRST_DAY, last_day=_day(config.train_days - 1), view="summary"),
-    )  # fmt: skip
+    )
     steps = [_log_step(chosen, seed, config), fit_plan(run).step("twin", ("archive",), archive_of)]
     if config.updates:
         steps.append(train_plan(run).step("policy", ("twin",)))

@@ -26,15 +26,20 @@ def rows(found: Mapping[str, Any]) -> list[dict[str, Any]]:
         value = estimate(mean_over_units(replications), len(replications), IntervalConfig(num_replicates=400))
         result.append(
             {
-                "world": found["world"], "seed": found["seed"], "shift_days": found["shift_days"],
-                "policy": policy, "on_time": value.value, "low": value.low, "high": value.high,
+                "world": found["world"],
+                "seed": found["seed"],
+                "shift_days": found["shift_days"],
+                "policy": policy,
+                "on_time": value.value,
+                "low": value.low,
+                "high": value.high,
                 "promised": float(np.mean(in_model["on_time"])),
                 "mean_response_s": float(np.mean(true["response_s"])),
                 "promised_response_s": float(np.mean(in_model["response_s"])),
                 "certificate": found["certificate"]["verdict"],
                 "marked": is_far(float(np.mean(in_model["out_of_support"]))),
             }
-        )  # fmt: skip
+        )
     return result
 
 
@@ -50,19 +55,24 @@ def summary(found: Mapping[str, Any]) -> dict[str, Any]:
     verdict = found["certificate"]["verdict"]
     lines = found["certificate"]["lines"]
     return {
-        "world": found["world"], "seed": found["seed"], "shift_days": found["shift_days"],
-        "mean_error": float(error.mean()), "worst_error": float(error.max()),
+        "world": found["world"],
+        "seed": found["seed"],
+        "shift_days": found["shift_days"],
+        "mean_error": float(error.mean()),
+        "worst_error": float(error.max()),
         "worst_unmarked_error": float(max(unmarked, default=0.0)),
         "worst_policy": table[int(error.argmax())]["policy"],
         "rank_correlation": rank_correlation(promised, true),
         "certificate": verdict,
         "failed_lines": [line["name"] for line in lines if line["verdict"] == FAIL],
         "undecided_lines": [
-            line["name"] for line in lines if line["deciding"] and line["verdict"] == Verdict.CANNOT_TELL.value
+            line["name"]
+            for line in lines
+            if line["deciding"] and line["verdict"] == Verdict.CANNOT_TELL.value
         ],
         "deserves": bool(error.max() <= DESERVING),
         "unwarned": unwarned if verdict != FAIL else [],
-    }  # fmt: skip
+    }
 
 
 def as_json(found: Sequence[Mapping[str, Any]], config: Mapping[str, Any]) -> dict[str, Any]:
@@ -116,11 +126,17 @@ def as_table(found: Sequence[Mapping[str, Any]]) -> Group:
     for one in each:
         why = one["failed_lines"] or one["undecided_lines"]
         cases.add_row(
-            one["world"], str(one["seed"]), str(one["shift_days"]), f"{one['mean_error']:.3f}",
-            f"{one['worst_error']:.3f}", one["worst_policy"], f"{one['worst_unmarked_error']:.3f}",
+            one["world"],
+            str(one["seed"]),
+            str(one["shift_days"]),
+            f"{one['mean_error']:.3f}",
+            f"{one['worst_error']:.3f}",
+            one["worst_policy"],
+            f"{one['worst_unmarked_error']:.3f}",
             f"{one['rank_correlation']:.2f}",
-            one["certificate"], f"{why[0]}{f' and {len(why) - 1} more' if len(why) > 1 else ''}" if why else "",
-        )  # fmt: skip
+            one["certificate"],
+            f"{why[0]}{f' and {len(why) - 1} more' if len(why) > 1 else ''}" if why else "",
+        )
     verdicts = ", ".join(f"{name.replace('_', ' ')} {count}" for name, count in counts(each).items())
     return Group(cases, *map(_policies, found), Text(verdicts), Text(f"{FAR_MARK} {GUESS}"))
 
@@ -133,7 +149,11 @@ def _policies(found: Mapping[str, Any]) -> Table:
         mark = FAR_MARK if row["marked"] else ""
         spread = "no interval" if row["low"] is None else f"[{row['low']:.3f}, {row['high']:.3f}]"
         table.add_row(
-            row["policy"], f"{row['on_time']:.3f}", spread, f"{row['promised']:.3f}{mark}",
-            f"{row['mean_response_s']:.1f}", f"{row['promised_response_s']:.1f}",
-        )  # fmt: skip
+            row["policy"],
+            f"{row['on_time']:.3f}",
+            spread,
+            f"{row['promised']:.3f}{mark}",
+            f"{row['mean_response_s']:.1f}",
+            f"{row['promised_response_s']:.1f}",
+        )
     return table

@@ -97,9 +97,11 @@ class Application:
         if len(set(names)) < len(names) or called != set(names):
             odd = sorted(called ^ set(names)) or sorted({name for name in names if names.count(name) > 1})
             raise ConfigError(
-                f"services and calls of application '{self.name}' do not fit together", where=first(odd),
-                allowed="every service declared once, and called by some user", advice="mend the preset",
-            )  # fmt: skip
+                f"services and calls of application '{self.name}' do not fit together",
+                where=first(odd),
+                allowed="every service declared once, and called by some user",
+                advice="mend the preset",
+            )
 
     @property
     def deployments(self) -> tuple[str, ...]:

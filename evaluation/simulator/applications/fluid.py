@@ -34,10 +34,12 @@ class Services(NamedTuple):
     @staticmethod
     def of(application: Application) -> "Services":
         """Of an application."""
-        return Services(*(
-            jnp.asarray([getattr(service, name) for service in application.services], jnp.float32)
-            for name in Services._fields
-        ))  # fmt: skip
+        return Services(
+            *(
+                jnp.asarray([getattr(service, name) for service in application.services], jnp.float32)
+                for name in Services._fields
+            )
+        )
 
 
 class RunningServices(NamedTuple):
@@ -101,7 +103,7 @@ def interval(application: Application, interval_s: float) -> Play:
         most = services.connections.reshape(along)
         passed = stations.pass_time(
             running.number / ready, arriving / ready, cores / work_s, cores, most, dt_s
-        )  # fmt: skip
+        )
         service_s = work_s / jnp.minimum(cores, 1.0)
         mean_s, variance = stations.sojourn(passed.number, passed.done_per_s, service_s, most)
         refused = passed.refused_per_s * ready + lost_per_s
@@ -124,9 +126,11 @@ def interval(application: Application, interval_s: float) -> Play:
         for user, kind in enumerate(application.users):
             mean, spread = graph.end_to_end(application, kind.root, mean_s, variance, on)
             along = (-1,) + (1,) * mean.ndim
-            survives = jnp.exp(jnp.sum(
-                num_calls[user].reshape(along) * on * jnp.log(jnp.maximum(1.0 - failing, 1e-6)), axis=0
-            ))  # fmt: skip
+            survives = jnp.exp(
+                jnp.sum(
+                    num_calls[user].reshape(along) * on * jnp.log(jnp.maximum(1.0 - failing, 1e-6)), axis=0
+                )
+            )
             below = graph.gamma_share_below(edges, mean, spread)
             last = graph.gamma_share_below(jnp.asarray([application.timeout_s], jnp.float32), mean, spread)
             below = jnp.minimum(below, last)

@@ -62,8 +62,10 @@ def flows(nodes: list[CallNode], num_services: int) -> Callable[[Array, Array, A
     `passing` is what a service completes, as a share of what arrives: only completed work calls further. `on` is 0
     where a service is switched off: then neither it nor the services behind it are called.
     """
-    depths = [[index for index, node in enumerate(nodes) if node.depth == depth] for depth in
-              range(1 + max(node.depth for node in nodes))]  # fmt: skip
+    depths = [
+        [index for index, node in enumerate(nodes) if node.depth == depth]
+        for depth in range(1 + max(node.depth for node in nodes))
+    ]
     order = [index for level in depths for index in level]
     position = {index: place for place, index in enumerate(order)}
     service = np.array([nodes[index].service for index in order])

@@ -43,9 +43,15 @@ class LoadConfig:
 
 
 def made_rates(
-    application: Application, days: int, interval_s: float, seed: int, *, first_day: int = 0,
-    config: LoadConfig | None = None, series: np.ndarray | None = None,
-) -> np.ndarray:  # fmt: skip
+    application: Application,
+    days: int,
+    interval_s: float,
+    seed: int,
+    *,
+    first_day: int = 0,
+    config: LoadConfig | None = None,
+    series: np.ndarray | None = None,
+) -> np.ndarray:
     """Rates [intervals, users] of `days` days.
 
     Args:
@@ -91,9 +97,10 @@ def read_series(path: Path) -> np.ndarray:
         if (number := sum(map(is_number, words))) > MOST_NUMBERS:
             raise FormatError(
                 f"a line holds {number} numbers, and which of them is the rate is not known",
-                where=f"{path}, row {row}", allowed="a rate on every line, or an instant and a rate",
+                where=f"{path}, row {row}",
+                allowed="a rate on every line, or an instant and a rate",
                 advice="write the column that is meant, or the sum of the columns, to a file of its own",
-            )  # fmt: skip
+            )
         try:
             values.append(float(words[-1]))
             if not 0.0 <= values[-1] < np.inf:
@@ -103,10 +110,11 @@ def read_series(path: Path) -> np.ndarray:
                 bad.append(row)
     if bad or not values or max(values) == 0.0:
         raise FormatError(
-            "this is no series of request rates", where=f"{path}, row {bad[0] if bad else 1}",
+            "this is no series of request rates",
+            where=f"{path}, row {bad[0] if bad else 1}",
             allowed="text: one rate of 0 or more on every line, some above 0",
             advice="unpack the file first, where it is compressed; leave lines without a rate out",
-        )  # fmt: skip
+        )
     return np.asarray(values)
 
 

@@ -87,16 +87,22 @@ def simulate_application(
     """
     if behaviour not in OPERATORS or num_days < 1 or not interval_s > 0.0 or DAY_S % interval_s:
         raise ConfigError(
-            f"cannot write {num_days} days of intervals of {interval_s:g} s under '{behaviour}'", where="simulate",
+            f"cannot write {num_days} days of intervals of {interval_s:g} s under '{behaviour}'",
+            where="simulate",
             allowed=f"1 day or more, intervals that divide a day, a behaviour among {', '.join(OPERATORS)}",
-        )  # fmt: skip
+        )
     validate_days(first_day, begin + num_days)
     config = scaling_config(application, interval_s)
     rates = made_rates(application, num_days, interval_s, seed, first_day=begin, series=series)
     truth = {
-        "preset": application.name, "behaviour": behaviour, "seed": seed, "num_days": num_days,
-        "interval_s": interval_s, "first_day": first_day.isoformat(), "series": series is not None,
-    }  # fmt: skip
+        "preset": application.name,
+        "behaviour": behaviour,
+        "seed": seed,
+        "num_days": num_days,
+        "interval_s": interval_s,
+        "first_day": first_day.isoformat(),
+        "series": series is not None,
+    }
     notes = [f"Simulated application {application.name!r}: topology of the public benchmark, synthetic work."]
     facts = describe("simulated", clock=ABSOLUTE_CLOCK, notes=notes, ground_truth=truth)
     played = _days(application, config, rates, num_days, behaviour, seed)

@@ -37,9 +37,13 @@ CHAIN = Application(
 
 _PRICED = _call("currency", times=2.0)
 _PRODUCT_PAGE = _call(
-    "frontend", _call("catalog"), _PRICED, _call("cart", _call("redis")), _call("recommendation", _call("catalog")),
+    "frontend",
+    _call("catalog"),
+    _PRICED,
+    _call("cart", _call("redis")),
+    _call("recommendation", _call("catalog")),
     _call("ad", parallel=True),
-)  # fmt: skip
+)
 BOUTIQUE = Application(
     name="boutique",
     services=(
@@ -86,17 +90,22 @@ _SEARCH_2 = _call("travel2", _TICKET_INFO, _call("seat", _call("order-other"), _
 _PLAN = _call("travel-plan", _call("route-plan", _SEARCH, _SEARCH_2, _ROUTE_OF), times=0.3)
 _LOGIN = _call("auth", _call("verification-code", times=0.5), times=0.3)
 _PRESERVED = (
-    _call("contacts"), _call("security", _call("order"), _call("order-other")), _call("assurance", times=0.4),
+    _call("contacts"),
+    _call("security", _call("order"), _call("order-other")),
+    _call("assurance", times=0.4),
     _call("food", _call("food-map"), _call("station"), times=0.4),
-    _call("consign", _call("consign-price"), times=0.2), _call("user"), _call("notification"),
-)  # fmt: skip
+    _call("consign", _call("consign-price"), times=0.2),
+    _call("user"),
+    _call("notification"),
+)
 _PAY = _call("inside-payment", _call("payment"), _call("order"))
 _ADMIN = (
     _call("admin-basic-info", _call("station"), _call("contacts"), _call("price"), times=0.3),
     _call("admin-order", _call("order"), _call("order-other"), times=0.3),
-    _call("admin-route", _ROUTE_OF, times=0.15), _call("admin-travel", _call("travel"), times=0.15),
+    _call("admin-route", _ROUTE_OF, times=0.15),
+    _call("admin-travel", _call("travel"), times=0.15),
     _call("admin-user", _call("user"), times=0.1),
-)  # fmt: skip
+)
 _SLOW_START = {"travel", "travel2", "order", "preserve", "basic", "seat"}
 _OPTIONAL = {"news", "voucher", "food", "food-map", "notification"}
 _WORK_MS = {
@@ -145,10 +154,11 @@ def is_application(name: str, where: str) -> bool:
     clusters, applications = ([one.name for one in those] for those in (PRESETS, APPLICATIONS))
     if name not in (*clusters, *applications):
         raise ConfigError(
-            f"there is no preset {name!r}", where=where,
+            f"there is no preset {name!r}",
+            where=where,
             allowed=f"of clusters: {', '.join(clusters)}; of applications: {', '.join(applications)}",
             advice="choose one of these, or declare a cluster of your own (--world; in a configuration [log] world)",
-        )  # fmt: skip
+        )
     return name in applications
 
 

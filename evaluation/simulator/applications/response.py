@@ -56,8 +56,10 @@ def usual_grants(application: Application, rates: np.ndarray) -> Grants:
     share = rates.mean(axis=0) @ visits(application)
     work = np.array([service.work_s for service in application.services])
     replicas = np.clip(np.ceil(share * work / (0.5 * 0.5)), 1, application.max_replicas)
-    memory = [service.memory_gib + 1.2 * service.memory_per_call_gib * service.connections for service in
-              application.services]  # fmt: skip
+    memory = [
+        service.memory_gib + 1.2 * service.memory_per_call_gib * service.connections
+        for service in application.services
+    ]
     return Grants(
         jnp.full(len(work), 0.5), jnp.asarray(memory, jnp.float32), jnp.asarray(replicas, jnp.float32)
     )

@@ -112,9 +112,11 @@ def _refuse_options(world: World) -> None:
     ]
     if unsupported:
         raise ConfigError(
-            f"slot mode does not support {' and '.join(unsupported)}", where=f"simulated world {world.name!r}",
-            allowed="worlds without them; they exist by event", advice="leave them out, or dispatch by event",
-        )  # fmt: skip
+            f"slot mode does not support {' and '.join(unsupported)}",
+            where=f"simulated world {world.name!r}",
+            allowed="worlds without them; they exist by event",
+            advice="leave them out, or dispatch by event",
+        )
 
 
 def _agents_by_site(today: DayConditions) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
@@ -138,10 +140,16 @@ def _reorder(today: DayConditions, order: np.ndarray) -> DayConditions:
 def _deployed(world: World, today: DayConditions, config: SlotConfig) -> np.ndarray:
     """[services, nodes] the first deployment, in the world's own order: it does not depend on the vocabulary."""
     return first_deployment(
-        _work_by_site(world, today), today.memory_gib, np.array([node.memory_gib for node in world.nodes]),
-        today.core_exists.sum(axis=0), np.array([world.all_sites.index(node.site) for node in world.nodes]),
-        today.hosts, config.memory_share, config.most_replicas, tuple(one.name for one in world.services),
-    )  # fmt: skip
+        _work_by_site(world, today),
+        today.memory_gib,
+        np.array([node.memory_gib for node in world.nodes]),
+        today.core_exists.sum(axis=0),
+        np.array([world.all_sites.index(node.site) for node in world.nodes]),
+        today.hosts,
+        config.memory_share,
+        config.most_replicas,
+        tuple(one.name for one in world.services),
+    )
 
 
 def _work_by_site(world: World, today: DayConditions) -> np.ndarray:

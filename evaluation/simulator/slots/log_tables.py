@@ -50,9 +50,14 @@ def cluster_names(edge: EdgeCloud) -> LogNames:
     cluster = edge.cluster
     sites = tuple(cluster.sites[site] for site in edge.seat_site)
     return LogNames(
-        cluster.node_names, sites, cluster.services, cluster.scenarios, (),
-        edge.replica_gib.astype(np.float64), edge.output_mib.astype(np.float64),
-    )  # fmt: skip
+        cluster.node_names,
+        sites,
+        cluster.services,
+        cluster.scenarios,
+        (),
+        edge.replica_gib.astype(np.float64),
+        edge.output_mib.astype(np.float64),
+    )
 
 
 def requests_of(

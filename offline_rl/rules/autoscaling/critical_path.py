@@ -128,9 +128,11 @@ def fit_locator(found: np.ndarray, blame: np.ndarray) -> Locator:
     """
     if blame.all() or not blame.any():
         raise ConfigError(
-            "no deployment that loses replicas in the twin breaks the objective alone", where="autoscaler firm",
-            allowed="an objective that some intervals keep and others break", advice="choose another objective",
-        )  # fmt: skip
+            "no deployment that loses replicas in the twin breaks the objective alone",
+            where="autoscaler firm",
+            allowed="an objective that some intervals keep and others break",
+            advice="choose another objective",
+        )
     from sklearn.preprocessing import StandardScaler
     from sklearn.svm import LinearSVC
 
@@ -147,9 +149,13 @@ def local_only(seen: Seen) -> Seen:
 
 
 def _faults(
-    key: Array, response: Response, config: AutoscalingConfig, limits: GrantLimits, reward: Reward,
+    key: Array,
+    response: Response,
+    config: AutoscalingConfig,
+    limits: GrantLimits,
+    reward: Reward,
     settings: CriticalPathConfig,
-) -> tuple[np.ndarray, np.ndarray]:  # fmt: skip
+) -> tuple[np.ndarray, np.ndarray]:
     """Signs [samples, signs] and blame [samples], where the pod autoscaler rules and faults are put in."""
     free = free_config(config)
     system = environment(autoscaling_problem(free, limits, reward), response)

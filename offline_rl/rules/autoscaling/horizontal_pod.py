@@ -76,9 +76,13 @@ def remembering_nothing(
 
 
 def remembering(
-    config: AutoscalingConfig, settings: PodAutoscalerConfig, limits: GrantLimits, state: ScalingState,
-    memory: Array, desired: Array,
-) -> tuple[Array, Array]:  # fmt: skip
+    config: AutoscalingConfig,
+    settings: PodAutoscalerConfig,
+    limits: GrantLimits,
+    state: ScalingState,
+    memory: Array,
+    desired: Array,
+) -> tuple[Array, Array]:
     """The memory with what is desired now, and the replicas that follow: `stabilised`, one or more, in the limits."""
     memory = jnp.concatenate([memory[1:], desired[None]])
     replicas = stabilised(config, settings, state.grants.replicas, memory)

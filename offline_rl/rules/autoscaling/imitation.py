@@ -58,9 +58,13 @@ LIGHT = PlannerImitationConfig(rounds=6, steps=240, streams=8)
 
 
 def students_of(
-    key: Array, system: Environment, config: AutoscalingConfig, limits: GrantLimits, planner: Autoscaler,
+    key: Array,
+    system: Environment,
+    config: AutoscalingConfig,
+    limits: GrantLimits,
+    planner: Autoscaler,
     student: StudentConfig | None = None,
-) -> Students:  # fmt: skip
+) -> Students:
     """Light students of a planner, which see their own deployment alone.
 
     Args:
@@ -73,10 +77,16 @@ def students_of(
     """
     student = student or StudentConfig()
     return _in_rounds(
-        key, system, config, limits, planner, LIGHT, lessons_of,
+        key,
+        system,
+        config,
+        limits,
+        planner,
+        LIGHT,
+        lessons_of,
         lambda key, lessons, _before: train_students(key, lessons, student),
         lambda students: student_policy(students.params, student),
-    )  # fmt: skip
+    )
 
 
 def teacher_of(
@@ -99,10 +109,16 @@ def teacher_of(
 
 
 def _in_rounds(
-    key: Array, system: Environment, config: AutoscalingConfig, limits: GrantLimits, planner: Autoscaler,
-    how: PlannerImitationConfig, taken: Callable[[Seen, ScalingAction, ScalingAction], Lessons],
-    train: Callable[[Array, Lessons, Learned | None], Learned], policy_of: Callable[[Learned], Policy],
-) -> Learned:  # fmt: skip
+    key: Array,
+    system: Environment,
+    config: AutoscalingConfig,
+    limits: GrantLimits,
+    planner: Autoscaler,
+    how: PlannerImitationConfig,
+    taken: Callable[[Seen, ScalingAction, ScalingAction], Lessons],
+    train: Callable[[Array, Lessons, Learned | None], Learned],
+    policy_of: Callable[[Learned], Policy],
+) -> Learned:
     """What is learned in the last round, of lessons `taken` from observations and the planner's actions."""
 
     def play(key: Array, acting: Policy | None) -> Lessons:

@@ -67,10 +67,14 @@ def logged_load(
     steps, grants = length - 1, logged_grants(log, limits.max_memory_gib)
     events = events_under(log, grants)
     return LoggedLoad(
-        without_gaps(asked[:, None])[:, 0].astype(np.float32), grants, usual,
-        np.asarray(logged_rewards(config, limits, events)), _shared_alike(starts, num_members), steps,
+        without_gaps(asked[:, None])[:, 0].astype(np.float32),
+        grants,
+        usual,
+        np.asarray(logged_rewards(config, limits, events)),
+        _shared_alike(starts, num_members),
+        steps,
         min(int(WARM_UP_S / log.interval_s), steps // 4),
-    )  # fmt: skip
+    )
 
 
 def gains(
@@ -146,8 +150,12 @@ def events_under(log: ScalingLog, grants: Grants) -> ScalingEvents:
 
 
 def _rewards(
-    autoscaler: Autoscaler, load: LoggedLoad, twin: ApplicationTwin, config: AutoscalingConfig, limits: GrantLimits
-) -> np.ndarray:  # fmt: skip
+    autoscaler: Autoscaler,
+    load: LoggedLoad,
+    twin: ApplicationTwin,
+    config: AutoscalingConfig,
+    limits: GrantLimits,
+) -> np.ndarray:
     """[episodes] mean reward of an interval."""
     starts = load.starts
     response = twin_response(

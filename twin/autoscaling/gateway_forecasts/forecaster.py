@@ -117,9 +117,11 @@ def fit_forecaster(log: ScalingLog, quantity: str, replay: Replay | None = None)
         rows = np.flatnonzero(inputs.known & np.isfinite(values) & (values > 0.0))
     if len(rows) < FEWEST:
         raise ConfigError(
-            f"{len(rows)} intervals have load, grants and {quantity}", where="deployment_samples",
-            allowed=f"{FEWEST} or more", advice="give more of the log",
-        )  # fmt: skip
+            f"{len(rows)} intervals have load, grants and {quantity}",
+            where="deployment_samples",
+            allowed=f"{FEWEST} or more",
+            advice="give more of the log",
+        )
     rows = rows[:: -(-len(rows) // MOST_ROWS)]
     columns, logs = Columns(inputs.load.shape[1], inputs.grants.shape[1]), np.log(values[rows])
     features, levels = inputs.features[rows], inputs.levels[rows]

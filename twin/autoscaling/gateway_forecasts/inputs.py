@@ -56,16 +56,20 @@ def load_source_of(log: ScalingLog) -> str:
     there = np.isfinite(log.columns["num_replicas"]).any(axis=1)
     if not there.any():
         raise ConfigError(
-            "the log never tells how many replicas there were", where="deployment_samples, column num_replicas",
-            allowed="replicas of every deployment", advice="import them; where they never change, as a constant",
-        )  # fmt: skip
+            "the log never tells how many replicas there were",
+            where="deployment_samples, column num_replicas",
+            allowed="replicas of every deployment",
+            advice="import them; where they never change, as a constant",
+        )
     for name, known in having.items():
         if known[there].mean() > 0.5:
             return name
     raise ConfigError(
-        "the log has no load in most of its intervals", where="deployment_samples", allowed=", or ".join(having),
+        "the log has no load in most of its intervals",
+        where="deployment_samples",
+        allowed=", or ".join(having),
         advice="import request rates, of the gateway at least",
-    )  # fmt: skip
+    )
 
 
 def inputs_of(log: ScalingLog, load_source: str) -> GatewayForecastInputs:

@@ -113,8 +113,12 @@ def corrected_line(features: np.ndarray, logs: np.ndarray, columns: Columns) -> 
 
 
 CANDIDATES: Mapping[str, Fit] = {
-    "constant": constant, "log-linear": log_linear, "monotone trees": trees(True), "trees": trees(False),
-    "trees on log-linear": corrected_line, "neighbours": nearest(NEIGHBOURS),
-}  # fmt: skip
+    "constant": constant,
+    "log-linear": log_linear,
+    "monotone trees": trees(True),
+    "trees": trees(False),
+    "trees on log-linear": corrected_line,
+    "neighbours": nearest(NEIGHBOURS),
+}
 SIMPLE: Mapping[str, Fit] = {"nearest neighbour": nearest(1), "log-linear": log_linear}
 """What a forecast has to beat."""

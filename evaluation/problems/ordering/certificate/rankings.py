@@ -54,13 +54,17 @@ def ranking_lines(
     worst = int(np.argmax(np.abs(in_twin - true)))
     along = tuple(map(float, true[order]))
     chart = Chart(
-        "Log mean bounded slowdown of the rules", "in replay of the held-out weeks", "elsewhere",
-        (Curve("twin", along, tuple(map(float, in_twin[order]))),
-         Curve("other real weeks", along, tuple(map(float, floor[order])))),
+        "Log mean bounded slowdown of the rules",
+        "in replay of the held-out weeks",
+        "elsewhere",
+        (
+            Curve("twin", along, tuple(map(float, in_twin[order]))),
+            Curve("other real weeks", along, tuple(map(float, floor[order]))),
+        ),
         f"{len(names)} rules, best first: {', '.join(names[place] for place in order)}. The twin is furthest off for "
         f"{names[worst]}: {np.exp(in_twin[worst]):.3g} against {np.exp(true[worst]):.3g}.",
         True,
-    )  # fmt: skip
+    )
     return lines, (chart,)
 
 

@@ -41,10 +41,16 @@ def waiting_lines(
         *column_lines(SECTION, trio, config),
         *distribution_lines(SECTION, trio, config),
         against_floor(
-            SECTION, f"utilisation by {chosen.unit_name}", "mean distance", distance, floor, num_units,
-            config.thresholds.utilisation, config.intervals(),
+            SECTION,
+            f"utilisation by {chosen.unit_name}",
+            "mean distance",
+            distance,
+            floor,
+            num_units,
+            config.thresholds.utilisation,
+            config.intervals(),
         ),
-    ]  # fmt: skip
+    ]
 
 
 def _together(weeks: Sequence[ReplayedWeek]) -> Units:

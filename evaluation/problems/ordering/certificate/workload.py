@@ -75,11 +75,16 @@ def arrival_lines(
         measure = "mean log ratio" if name in LOGARITHMS else "mean distance"
         lines.append(
             against_floor(
-                SECTION, f"{name} by {chosen.unit_name}", measure, mean_of(distance, unit, chosen.num_units),
-                mean_of(floor, unit, chosen.num_units), chosen.num_units, config.thresholds.arrivals,
+                SECTION,
+                f"{name} by {chosen.unit_name}",
+                measure,
+                mean_of(distance, unit, chosen.num_units),
+                mean_of(floor, unit, chosen.num_units),
+                chosen.num_units,
+                config.thresholds.arrivals,
                 config.intervals(),
             )
-        )  # fmt: skip
+        )
     return lines
 
 
@@ -142,9 +147,15 @@ def _given_line(trio: Trio, given: str, config: CertifyConfig) -> Line:
         return combine([both, one], lambda values: np.asarray(values[0] - values[1]))
 
     return against_floor(
-        ANSWERS, _given_name(given), "nats", distance(1), distance(2), trio.num_units,
-        config.thresholds.pair_kl, config.intervals(),
-    )  # fmt: skip
+        ANSWERS,
+        _given_name(given),
+        "nats",
+        distance(1),
+        distance(2),
+        trio.num_units,
+        config.thresholds.pair_kl,
+        config.intervals(),
+    )
 
 
 def _figures(weeks: Sequence[ReplayedWeek], chosen: HeldOutWeeks, processors: float) -> dict[str, np.ndarray]:
@@ -158,11 +169,17 @@ def _figures(weeks: Sequence[ReplayedWeek], chosen: HeldOutWeeks, processors: fl
             since_s = jobs.arrival_s - part * length_s
             times_s = since_s[(since_s >= 0.0) & (since_s < length_s)]
             gaps = arrival_statistics(times_s, length_s, num_parts=PARTS_OF_DAY * chosen.unit_days)
-            rows.append({
-                "rate": figures.jobs_per_day, "load asked for": figures.load, "users": figures.num_users,
-                "dispersion": figures.dispersion, "variation of gaps": gaps.gap_variation,
-                "autocorrelation of gaps": gaps.autocorrelation, "memory of users": figures.memory,
-            })  # fmt: skip
+            rows.append(
+                {
+                    "rate": figures.jobs_per_day,
+                    "load asked for": figures.load,
+                    "users": figures.num_users,
+                    "dispersion": figures.dispersion,
+                    "variation of gaps": gaps.gap_variation,
+                    "autocorrelation of gaps": gaps.autocorrelation,
+                    "memory of users": figures.memory,
+                }
+            )
     return {name: np.array([row[name] for row in rows], float) for name in rows[0]}
 
 
