@@ -18,7 +18,8 @@ confidence, and may gain as little as it likes.
 A rule is not kept for being the first: none of them is the safe one. It has a handful of parameters, so few ways to
 profit from the twin's errors, and is taken where it is expected to be better: gain above zero, guessed decisions at
 half of what they are worth. The tuned form of the rule that is held is taken unless it is surely worse, in any twin:
-its price keeps it away from nodes that fill up, which is the safe side of what a twin does not know.
+its price keeps it away from nodes that fill up, which is the safe side of what a twin does not know. Its guessed
+decisions count like others where what the twin says of it is no guess (`MOST_GUESSED`).
 
 A twin that failed its certificate is wrong by an unknown amount, for rules as for networks: there a gain counts only
 from `UNTRUSTED_GAIN` on, that of a rule, and of what corrects the rule that is held, from `UNTRUSTED_GAIN_OF_RULE` on.
@@ -262,7 +263,8 @@ def climb(
             most_response is not None
             and _low(played.response_s - most_response * first.response_s, _SURE) > 0.0
         )
-        taken = not held or (_is_enough(gain, rung, held, is_trusted) and not too_slow)
+        is_guess = played.out_of_support > MOST_GUESSED
+        taken = not held or (_is_enough(gain, rung, held, is_trusted, is_guess) and not too_slow)
         steps[rung.name] = RungStep(
             played.mean, gain.mean, gain.low, played.out_of_support, taken, rung.row, False,
             _mean(played.response_s), too_slow,
@@ -310,10 +312,11 @@ def _is_above_behaviour(step: RungStep) -> bool:
     return step.over_clone_low > 0.0 and (not step.over_log_low <= 0.0 or step.over_clone >= UNTRUSTED_GAIN)
 
 
-def _is_enough(gain: RungGain, rung: Rung, held: Rung, is_trusted: bool) -> bool:
-    """Whether a gain over the rung that is held is enough for a rung of its kind (see the module)."""
+def _is_enough(gain: RungGain, rung: Rung, held: Rung, is_trusted: bool, is_guess: bool) -> bool:
+    """Whether a gain over the rung that is held is enough for a rung of its kind, one of which the twin's value may be
+    a guess (see the module)."""
     if rung.tunes and rung.tunes == held.name:
-        return gain.high > 0.5 * gain.guessed
+        return gain.high > (0.5 * gain.guessed if is_guess else 0.0)
     if rung.is_rule:
         counts = is_trusted or gain.low > 0.0 or gain.mean >= UNTRUSTED_GAIN_OF_RULE
         return counts and gain.mean > 0.5 * gain.guessed

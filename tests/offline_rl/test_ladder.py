@@ -161,6 +161,16 @@ def test_the_tuned_form_of_the_rule_that_is_held_is_taken_unless_it_is_surely_wo
     assert chosen(-0.002, held="another") == "another"
 
 
+def test_the_tuned_form_of_a_rule_is_held_back_by_guesses_only_where_its_value_is_one() -> None:
+    """Better by .005, with .03 of its decisions on queues that the log does not know, or with .06."""
+    start = Rung("rule", 0, NO_ENTRANTS, {"value": 0.9}, is_rule=True)
+    for guessed, wanted in ((0.03, "tuned"), (0.06, "rule")):
+        params = {"value": 0.905, "out_of_support": guessed}
+        steps = climb([start, Rung("tuned", 0, NO_ENTRANTS, params, True, tunes="rule")], judged)
+        assert chosen_of(steps)[0] == wanted
+        assert chosen_of(climb([start, Rung("other", 0, NO_ENTRANTS, params, True)], judged))[0] == "rule"
+
+
 def test_a_rule_is_taken_for_what_is_expected_and_a_network_is_not() -> None:
     """Better by .02 in the mean, lost in noise; decisions that are guessed, worth some .8 each, count half."""
     start = Rung("rule", 0, NO_ENTRANTS, {"value": 0.8}, is_rule=True)

@@ -16,13 +16,16 @@ UNTIL_S = BEGIN_S + 4 * 86_400.0
 NODES = pa.table({"node_id": ["one", "two", "far"], "cpu_cores": [float(CORES), float(CORES), None]})
 
 
-def queued(seed: int, *, shared: bool = False) -> dict[str, np.ndarray]:
-    """Requests at two nodes of three cores each, first come first served or all at once, and at one without bounds."""
+def queued(seed: int, *, shared: bool = False, unlike: float = 0.0) -> dict[str, np.ndarray]:
+    """Requests at two nodes of three cores each, first come first served or all at once, and at one without bounds; of
+    two services, so `unlike` one another (logarithm) on the first two."""
     random = np.random.default_rng(seed)
     arrival_s = BEGIN_S + np.cumsum(random.exponential(6.0, NUM_ROWS))
     node = random.choice(3, NUM_ROWS, p=[0.45, 0.35, 0.2])
     stated_s = random.uniform(10.0, 60.0, NUM_ROWS)
     run_s = stated_s * np.array([1.1, 0.8, 1.0])[node] * np.exp(0.3 * random.standard_normal(NUM_ROWS))
+    service = np.arange(NUM_ROWS) % 2
+    run_s *= np.exp(unlike * np.array([1.0, -1.0, 0.0])[node] * np.where(service, 1.0, -1.0))
     start_s = arrival_s + 0.05
     free_s = [[0.0] * CORES for _ in range(2)]
     for row in np.flatnonzero(node < 2) if not shared else ():
@@ -31,6 +34,7 @@ def queued(seed: int, *, shared: bool = False) -> dict[str, np.ndarray]:
     return {
         "arrival": arrival_s,
         "node": node,
+        "service": service,
         "stated": stated_s,
         "start": start_s,
         "finish": start_s + run_s,
@@ -47,7 +51,8 @@ def table_of(log: dict[str, np.ndarray], finish_s: np.ndarray, status: list[str]
     states = status or ["completed" if end else "unknown" for end in np.isfinite(finish_s)]
     return pa.table({
         "arrival": instants(log["arrival"]), "start": instants(log["start"]), "finish": instants(finish_s),
-        "service": ["job"] * NUM_ROWS, "offered_node": np.array(["one", "two", "far"])[log["node"]],
+        "service": np.array(["job", "task"])[log["service"]],
+        "offered_node": np.array(["one", "two", "far"])[log["node"]],
         "ran_node": pa.nulls(NUM_ROWS, pa.string()), "num_nodes": pa.nulls(NUM_ROWS, pa.int32()),
         "cpu_cores": np.ones(NUM_ROWS), "requested_run_s": log["stated"],
         "status": pa.array(states).dictionary_encode(),
@@ -91,6 +96,25 @@ def test_lost_and_late_ends_are_found_and_amended(lost: float, late: float, left
     unknown_yet = amended(rows, law, BEGIN_S + 3_600.0)
     later = log["start"] > BEGIN_S + 3_600.0
     assert np.array_equal(finish_of(unknown_yet)[later], finish_of(rows)[later], equal_nan=True)
+
+
+def test_amended_ends_leave_services_as_unlike_between_nodes_as_they_are() -> None:
+    """What a policy can gain is in these differences: they must not fade with the share of ends that are amended."""
+    log = queued(5, unlike=0.5)
+    rows = table_of(log, reported(log, 6, lost=0.08, late=0.2))
+    found_s = finish_of(amended(rows, fit_reported_ends(rows, NODES, UNTIL_S), UNTIL_S)) - log["start"]
+    true_s = log["finish"] - log["start"]
+
+    def difference(run_s: np.ndarray, node: int) -> float:
+        of_both = [
+            np.log(run_s / log["stated"])[(log["node"] == node) & (log["service"] == each)].mean()
+            for each in (0, 1)
+        ]
+        return of_both[1] - of_both[0]
+
+    for node in (0, 1):
+        assert abs(difference(true_s, node)) > 0.8
+        assert difference(found_s, node) == pytest.approx(difference(true_s, node), rel=0.07)
 
 
 def test_nothing_is_amiss_with_true_ends_services_that_go_on_and_nodes_that_are_shared() -> None:

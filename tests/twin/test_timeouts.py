@@ -74,10 +74,11 @@ def test_drawn_runs_end_at_the_limit_and_fail() -> None:
     cluster = replace(made_cluster(), run_limit_s=(0.0, 5.0, 0.0))
     no = jnp.zeros(3, bool)
     drawn = DrawnAnswers(~no, no, no, jnp.zeros(3), jnp.array([4.0, 7.0, 7.0]))
-    found = cut_off(cluster, jnp.array([1, 1, 2]), drawn)
+    request = made_rows(np.random.default_rng(0), cluster, 3).request._replace(service=jnp.array([1, 1, 2]))
+    found = cut_off(cluster, request, drawn)
     assert found.run_s.tolist() == [4.0, 5.0, 7.0]
     assert found.failed.tolist() == [False, True, False]
-    assert cut_off(made_cluster(), jnp.array([1, 1, 2]), drawn) is drawn
+    assert cut_off(made_cluster(), request, drawn) is drawn
 
 
 def test_an_encoding_keeps_them_and_says_so() -> None:

@@ -64,7 +64,7 @@ _ARRAYS = {name for name, each in Cluster.__dataclass_fields__.items() if each.t
 _OTHERS: dict[str, Any] = {"site_of_node": np.int64, "is_cloud": np.bool_, "rules": np.bool_}
 _WHERE_FOUND = {
     "scarce", "wakes", "hazard", "repeats", "priorities", "pace", "in_order", "permits", "concurrency",
-    "run_limit_s",
+    "run_limit_s", "drops_late", "wait_limit_s",
 }  # fmt: skip
 """Fields that are written only where the log shows them."""
 

@@ -20,6 +20,7 @@ from twin.placement.bookkeeping import placement
 from twin.placement.encoding import Encoding
 from twin.placement.learned import AVAILABILITY, answer_inputs, num_inputs
 from twin.placement.outcome_model import Observed
+from twin.placement.patience import is_given_up
 from twin.placement.repeated_arrivals import repeated_arrivals
 from twin.placement.replay import ReplayTable, replay_table, replayed_answers
 from twin.placement.responses import Answers, drawn_response
@@ -207,19 +208,24 @@ def as_drawn(offers: Offers, time_unit_s: float) -> Offers:
 
 
 def observed_answers(windows: Windows, cluster: Cluster) -> Observed:
-    """The logged part of every answer, leaves [T, W]; a run that was cut off would have been at least so long."""
+    """The logged part of every answer, leaves [T, W]; a run that was cut off would have been at least so long, and so
+    would the wait of what was given up."""
     fate, arrival_s, valid = windows.fate, windows.arrival_s, windows.valid()
     last_s = np.max(np.where(valid, arrival_s, -np.inf), axis=0)[None]
     started, finished = np.isfinite(fate.start_s), np.isfinite(fate.finish_s)
+    service = np.asarray(windows.request.service)
     with np.errstate(invalid="ignore"):
-        wait_s = np.where(started, fate.start_s - arrival_s, np.maximum(last_s - arrival_s, 0.0))
+        waited_s = fate.finish_s - arrival_s
+        given_up = is_given_up(cluster, service, windows.request.deadline_s, waited_s, fate.status)
+        unseen_s = np.where(given_up, waited_s, last_s - arrival_s)
+        wait_s = np.where(started, fate.start_s - arrival_s, unseen_s)
         run_s = np.where(finished, fate.finish_s - fate.start_s, np.maximum(last_s - fate.start_s, 0.0))
         cut_off = np.zeros(run_s.shape, bool)
         if cluster.run_limit_s:
-            cut_off = is_cut_off(cluster.run_limit_s, np.asarray(windows.request.service), run_s, fate.status)
+            cut_off = is_cut_off(cluster.run_limit_s, service, run_s, fate.status)
     return Observed(
         accepted=fate.status != REJECTED,
-        dropped=fate.status == DROPPED,
+        dropped=(fate.status == DROPPED) & ~given_up,
         failed=(fate.status == FAILED) & ~cut_off,
         wait_s=np.maximum(wait_s, 0.0),
         started=started,

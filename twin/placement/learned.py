@@ -34,6 +34,7 @@ from twin.placement.outcome_model import (
     sample_answer,
     split_outputs,
 )
+from twin.placement.patience import patience_s
 from twin.placement.randomisation import Randomisation, draw_seeds, factors
 from twin.placement.responses import Answers
 from twin.placement.types import (
@@ -46,6 +47,7 @@ from twin.placement.types import (
     Leaf,
     Observation,
     PlacementState,
+    Requests,
 )
 
 ACCEPTANCE = [feature.name for feature in NODE_FEATURES].index("acceptance")
@@ -309,7 +311,7 @@ def learned_answers(
         if randomisation is not None and seeds is not None:
             on_wait, on_run = factors(randomisation, seeds, node, state.request.service)
             drawn = drawn._replace(wait_s=drawn.wait_s * on_wait, run_s=drawn.run_s * on_run)
-        drawn = cut_off(cluster, state.request.service, drawn)
+        drawn = cut_off(cluster, state.request, drawn)
         fate = as_fate(drawn, jnp.broadcast_to(state.clock_s[None], node.shape))
         if served is not None:
             served = after_answers(served, state.request, discontent, state.clock_s, fate, state.active)
@@ -318,12 +320,16 @@ def learned_answers(
     return with_moved_fates(cluster, Answers(init, answer, partial(pending_fates, cluster)))
 
 
-def cut_off(cluster: Cluster, service: Array, drawn: DrawnAnswers) -> DrawnAnswers:
-    """Drawn answers [*batch] with runs that end at the limit of their service, and fail, where they would take longer
-    (`timeouts`)."""
+def cut_off(cluster: Cluster, request: Requests, drawn: DrawnAnswers) -> DrawnAnswers:
+    """Drawn answers [*batch] of requests that are given up where they would wait longer than they may (`patience`), and
+    of runs that end at the limit of their service, and fail, where they would take longer (`timeouts`)."""
+    if cluster.drops_late or cluster.wait_limit_s:
+        most_s = patience_s(cluster, request.service, request.deadline_s, jnp)
+        given_up = drawn.wait_s >= most_s
+        drawn = drawn._replace(dropped=drawn.dropped | given_up, wait_s=jnp.minimum(drawn.wait_s, most_s))
     if not cluster.run_limit_s:
         return drawn
-    limit_s = jnp.asarray(cluster.run_limit_s, jnp.float32)[service]
+    limit_s = jnp.asarray(cluster.run_limit_s, jnp.float32)[request.service]
     too_long = (limit_s > 0.0) & (drawn.run_s >= limit_s)
     return drawn._replace(failed=drawn.failed | too_long, run_s=jnp.where(too_long, limit_s, drawn.run_s))
 

@@ -5,8 +5,8 @@ letter, such a log has nodes that hold more than their cores, runs that never en
 there is no room: a twin of it learns runs of hours, and its queues never empty. Two things are told from other causes:
 
 * *Lost ends*: runs that began far longer ago than any takes, and are together more than their nodes can hold.
-  (Services that really run on for days leave their nodes with what they have.) Each gets the run time of its kind, by a
-  quantile of the log's own residuals (imputation by a hot deck; D. Rubin, Multiple imputation, 1987).
+  (Services that really run on for days leave their nodes with what they have.) Each gets the run time of its service on
+  its node, by a quantile of the log's own residuals (imputation by a hot deck; D. Rubin, Multiple imputation, 1987).
 * *Late ends*: nodes are overfull by the log, and yet many requests begin at the very instant at which an end makes room
   for them, far more than by chance: so the cores do bound what a node holds. (Nodes that are shared beyond their cores
   have no such instants.) An end at which another begins is right. A run that took longer than nearly all of those is
@@ -14,7 +14,7 @@ there is no room: a twin of it learns runs of hours, and its queues never empty.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -38,6 +38,8 @@ LONG_QUANTILE, MARGIN = 0.999, 2.0
 CONFIRMED, BELIEVED_QUANTILE = 200, 0.995
 """Ends at which another run begins, at least, and up to which of their quantiles other ends are believed."""
 NUM_QUANTILES = 65
+PAIR_PRIOR = 5.0
+"""Runs' worth of what is usual on a machine that those of a service there are drawn to."""
 NOT_LOST = ["running", "waiting", "dropped", "rejected"]
 """States of a request that has no end yet, or never began."""
 GOLDEN = np.uint64(0x9E3779B97F4A7C15)
@@ -57,6 +59,7 @@ class ReportedEnds:
         longest: No run takes longer, as a multiple of its usual time.
         believed: Ends of longer runs are believed only where another begins at once.
         log_ratio: Quantiles, evenly from 0 to 1, of the logarithm of run over usual time.
+        ratio_of_pair: Service -> machine -> usual run time there, as a multiple of what it is by the two alone.
     """
 
     loses: bool
@@ -67,6 +70,7 @@ class ReportedEnds:
     longest: float
     believed: float
     log_ratio: tuple[float, ...]
+    ratio_of_pair: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
 
 
 class _ReportedRuns(NamedTuple):
@@ -124,13 +128,19 @@ def fit_reported_ends(rows: pa.Table, nodes: pa.Table, until_s: float) -> Report
     law = ReportedEnds(
         False, False, dict(zip(names, cores.tolist(), strict=True)), {}, {}, np.inf, np.inf, (0.0,)
     )
-    law = _with_usual_times(law, rows)
+    found = _amiss(_with_usual_times(law, rows), rows, until_s)
+    # What is drawn of ends that are lost or late must leave services as unlike between machines as they are
+    return found and (_amiss(_with_pairs(found, rows, until_s), rows, until_s) or found)
+
+
+def _amiss(law: ReportedEnds, rows: pa.Table, until_s: float) -> ReportedEnds | None:
+    """What is amiss, by the usual times of a law; None: nothing."""
     runs = _runs(law, rows, until_s)
     log_ratio = _log_ratio(runs)
     if len(log_ratio) < FEWEST:
         return None
     longest = MARGIN * float(np.exp(np.quantile(log_ratio, LONG_QUANTILE)))
-    law = replace(law, longest=longest, log_ratio=_quantiles(log_ratio))
+    law = replace(law, longest=longest, log_ratio=_quantiles(log_ratio), is_late=False, believed=np.inf)
     law = replace(law, loses=_loses_ends(law, runs, until_s))
     law = _with_late_ends(law, runs, _imputed_s(law, runs, _is_lost(law, runs, until_s)))
     return law if law.loses or law.is_late else None
@@ -174,9 +184,7 @@ def amended(rows: pa.Table, law: ReportedEnds | None, until_s: float) -> pa.Tabl
         return rows
     runs = _runs(law, rows, until_s)
     lost = _is_lost(law, runs, until_s) & law.loses
-    with np.errstate(invalid="ignore"):
-        unbelieved = (runs.finish_s - runs.start_s > law.believed * runs.usual_s) & ~_confirmed(runs)
-    finish_s = _imputed_s(law, runs, lost | unbelieved)
+    finish_s = _imputed_s(law, runs, lost | _unbelieved(law, runs))
     if law.is_late:
         finish_s = _emptied_s(runs, finish_s)
     moved = np.isfinite(finish_s) & (finish_s != runs.finish_s)
@@ -223,6 +231,32 @@ def _with_usual_times(law: ReportedEnds, rows: pa.Table) -> ReportedEnds:
     return replace(law, ratio_of_node=_Labels.of(decided_node(rows)).medians(ratio))
 
 
+def _with_pairs(law: ReportedEnds, rows: pa.Table, until_s: float) -> ReportedEnds:
+    """With what services take on machines by the ends that are believed, beyond what either of them takes."""
+    runs = _runs(law, rows, until_s)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        residual = np.log((runs.finish_s - runs.start_s) / runs.usual_s)
+    known = np.isfinite(residual) & ~_unbelieved(law, runs)
+    residual = np.where(known, residual - residual[known].mean(), 0.0)
+    service, machine = _Labels.of(rows["service"]), _Labels.of(decided_node(rows))
+    shape = len(service.names), len(machine.names)
+    total, count = np.zeros(shape), np.zeros(shape)
+    np.add.at(total, (service.place, machine.place), residual)
+    np.add.at(count, (service.place, machine.place), known)
+    ratio = np.exp(total / (count + PAIR_PRIOR))
+    of_pair = {
+        name: {machine.names[place]: float(own[place]) for place in np.flatnonzero(seen)}
+        for name, own, seen in zip(service.names, ratio, count, strict=True)
+    }
+    return replace(law, ratio_of_pair=of_pair)
+
+
+def _unbelieved(law: ReportedEnds, runs: _ReportedRuns) -> np.ndarray:
+    """[rows] bool: it took longer than ends are believed, and no other run begins as it ends."""
+    with np.errstate(invalid="ignore"):
+        return (runs.finish_s - runs.start_s > law.believed * runs.usual_s) & ~_confirmed(runs)
+
+
 def _stated_s(law: ReportedEnds, rows: pa.Table) -> np.ndarray:
     stated_s = amount(rows, "requested_run_s", np.nan)
     usual_s = _Labels.of(rows["service"]).look_up(law.run_of_service_s, np.nan)
@@ -236,11 +270,16 @@ def _runs(law: ReportedEnds, rows: pa.Table, until_s: float) -> _ReportedRuns:
     known = pc.is_in(pc.cast(rows["status"], pa.string()), value_set=pa.array(NOT_LOST))
     is_open = np.isfinite(start_s) & np.isnan(finish_s) & ~known.to_numpy(zero_copy_only=False)
     index = {name: place for place, (name, cores) in enumerate(law.cores.items()) if np.isfinite(cores)}
+    service = _Labels.of(rows["service"])
+    of_pair = [
+        [law.ratio_of_pair.get(one, {}).get(name, 1.0) for name in machine.names] for one in service.names
+    ]
+    ratio = np.array(of_pair).reshape(len(service.names), -1)[service.place, machine.place]
     return _ReportedRuns(
         start_s,
         finish_s,
         is_open,
-        _stated_s(law, rows) * machine.look_up(law.ratio_of_node, 1.0),
+        _stated_s(law, rows) * machine.look_up(law.ratio_of_node, 1.0) * ratio,
         machine.look_up(index, -1).astype(int),
         amount(rows, "cpu_cores", 1.0),
         machine.look_up(law.cores, np.inf),

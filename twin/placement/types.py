@@ -106,6 +106,10 @@ class Cluster:
         concurrency: [services, nodes] the same on a node.
         run_limit_s: [services] seconds after which runs are cut off, 0 where they are not (see `timeouts`); by default,
             and where the log does not show it, empty.
+        drops_late: Whether what has not begun by its deadline is given up (see `patience`); by default, and where the
+            log does not show it, not.
+        wait_limit_s: [services] seconds after which what waits is given up, 0 where it is not; by default, and where
+            the log does not show it, empty.
         agents: Agents of the training days that are known to differ from their scenario in what they accept.
         acceptance_of_agent, acceptance_of_scenario: [agents or scenarios, OFFER_KINDS] probability that an offer is
             accepted (see `service_times`); 1 where the log does not show it.
@@ -145,6 +149,8 @@ class Cluster:
     permits: tuple[int, ...] = ()
     concurrency: tuple[tuple[int, ...], ...] = ()
     run_limit_s: tuple[float, ...] = ()
+    drops_late: bool = False
+    wait_limit_s: tuple[float, ...] = ()
 
     @property
     def limited(self) -> tuple[int, ...]:

@@ -22,10 +22,12 @@ from typing import Any, NamedTuple
 import numpy as np
 import pyarrow as pa
 
+from twin.placement.columns import amount, outcomes
 from twin.placement.cross_validation import LEAST_GAIN, MIN_RUNS, clear_gain, stretches
+from twin.placement.patience import Patience, fit_patience
 from twin.placement.priorities import MOST_ROWS, UNIT_S, QueuedRuns, first_enough, held_before
 from twin.placement.scarcity import scarce_resources
-from twin.placement.types import Cluster
+from twin.placement.types import DROPPED, Cluster
 
 FEWEST_MET = 100
 """Requests that found others waiting on their node, without which nothing is said of the order."""
@@ -78,13 +80,22 @@ def fit_waits(
         held: The same.
         service: [rows] index.
         cluster: For capacities.
-        by_class: Whether nodes stand for classes of machines; of these only scarce resources are told.
+        by_class: Whether nodes stand for classes of machines; of these only scarce resources are told, and patience.
     """
     scarce = scarce_resources(rows, held.node, held.finish_s, cluster.capacity, cluster.limited)
+    fields = {"scarce": scarce, **_patience(rows, held, service, cluster)._asdict()}
     if by_class:
-        return {"scarce": scarce}
+        return fields
     found = fit_waiting(held, service, cluster.capacity[0], len(cluster.services), scarce=bool(scarce))
-    return {"scarce": scarce, **found._asdict()}
+    return {**fields, **found._asdict()}
+
+
+def _patience(rows: pa.Table, held: QueuedRuns, service: np.ndarray, cluster: Cluster) -> Patience:
+    """When the requests of a log are given up."""
+    ended_s, status = outcomes(rows, np.inf)
+    dropped = (status == DROPPED) & (held.node >= 0)
+    waited_s = np.where(dropped, ended_s, held.start_s) - held.arrival_s
+    return fit_patience(service, waited_s, dropped, amount(rows, "deadline_s", np.inf), len(cluster.services))
 
 
 def fit_waiting(

@@ -1,5 +1,7 @@
 """What a log shows that run times and answers depend on, beyond the tables of means, in words."""
 
+from collections.abc import Sequence
+
 import numpy as np
 
 from offline_rl.runner.cold_starts import ALWAYS_THERE
@@ -105,11 +107,18 @@ def _waited_for(cluster: Cluster) -> list[str]:
         of_each = ", ".join(f"up to {most} of {service}" for service, most in limited if most)
         found.append(f"services of which so many run at once on a node: {of_each}")
     if cluster.run_limit_s:
-        cut_off = zip(cluster.services, cluster.run_limit_s, strict=True)
-        found.append(
-            f"runs that are cut off: {', '.join(f'{name} after {s:.4g} s' for name, s in cut_off if s)}"
-        )
+        found.append(f"runs that are cut off: {_after(cluster, cluster.run_limit_s)}")
+    if cluster.drops_late:
+        found.append("requests that are given up where they have not begun by their deadline")
+    if cluster.wait_limit_s:
+        found.append(f"requests that are given up where they wait: {_after(cluster, cluster.wait_limit_s)}")
     return found
+
+
+def _after(cluster: Cluster, limit_s: Sequence[float]) -> str:
+    """For example "ocr after 60 s, asr after 30 s"."""
+    limits = zip(cluster.services, limit_s, strict=True)
+    return ", ".join(f"{name} after {s:.4g} s" for name, s in limits if s)
 
 
 def _in_order(cluster: Cluster) -> str:
