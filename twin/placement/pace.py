@@ -13,7 +13,8 @@ Under the right pace works scatter least around the tables. Of several, the one 
 those around them on the node, which ended before they began or began after they had ended: where a node is slow for a
 while, more runs are beside one another, and all of them are slow; those around say so. (Those beside a run would hide a
 pace, since the longer they run, the more they slow it.) It counts only where it is better than none beyond chance, by a
-share of the variance.
+share of the variance. Those around never say all, which a pressure that is too large makes up for: the least one is
+taken that is not worse than the best beyond chance.
 """
 
 from collections.abc import Mapping
@@ -218,15 +219,22 @@ def fit_pace(
         errors_together = [errors(pace) for pace in together]
         both = int(np.argmin([one.mean() for one in errors_together]))
         if clear_gain(found[best] - errors_together[both], stretch, CLEAR) > 0.0:
-            return together[both]
+            return together[_least(errors_together, both, stretch)]
     if tried[best].shares:
         return tried[best]
+    best = 1 + _least(found[1:], best - 1, stretch)
     pace = tried[best]
     for _ in range(STEPS):
         slopes = _slopes(pace, runs, cores_of_node)
         surprises = _surprises(np.concatenate([logs(pace)[:, None], slopes], axis=1), runs, num_services)
         pace = Pace(np.maximum(pace.pressure - _step(surprises), 0.0), False)
     return pace if clear_gain(found[best] - errors(pace), stretch) > 0.0 else tried[best]
+
+
+def _least(errors: list[np.ndarray], best: int, stretch: np.ndarray) -> int:
+    """The first of some pressures, of ascending size, whose errors [rows] are no larger than the best one's beyond
+    chance."""
+    return next(one for one in range(best + 1) if clear_gain(errors[one] - errors[best], stretch) <= 0.0)
 
 
 def _slopes(pace: Pace, runs: HeldRuns, cores_of_node: np.ndarray) -> np.ndarray:
