@@ -11,6 +11,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from evaluation.simulator.arrivals import declared_run_s
 from evaluation.simulator.behaviour import Behaviour, BehaviourView
 from evaluation.simulator.conditions import DayConditions
 from evaluation.simulator.hosting import allowed_nodes
@@ -65,6 +66,7 @@ def _view(
     work_s = jnp.sum(jnp.where(in_flight, table.expected_run_s, 0.0), axis=1)[in_world]
     request = jax.tree.map(lambda leaf: leaf[0], state.request)._replace(demand=state.request.demand[:, 0])
     request = request._replace(
+        expected_run_s=declared_run_s(names, request),
         site=jnp.asarray(names.world_site)[request.site],
         service=jnp.asarray(names.world_service)[request.service],
     )

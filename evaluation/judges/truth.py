@@ -69,7 +69,7 @@ def truth_program(
         raise missing_arrivals(truth[FACT], "truth")
     world = world_of(truth)
     declared = world if workload is None else workload.declared(world)
-    names = names_in(world, encoding.cluster)
+    names = names_in(world, encoding.cluster, encoding.run_habits)
     num_steps = longest_day(world) if workload is None else workload.num_rows
     truth_rules = {HISTORY: as_behaviour(behaviour(truth["behaviour"]))}
     truth_rules |= {baseline.name: baseline.decide for baseline in rules}

@@ -73,7 +73,7 @@ def policy_program(
         mixed: Whether every policy has its own kind; otherwise all are of one, and only its branch is computed.
         most_requests: Of a day: its first ones alone; None: all.
     """
-    names = names_in(world, encoding.cluster)
+    names = names_in(world, encoding.cluster, encoding.run_habits)
     observing = {
         SAMPLED: of_network(network, greedily=False),
         GREEDY: of_network(network, greedily=True),

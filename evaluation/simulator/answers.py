@@ -114,7 +114,7 @@ def draw_offer(
     s_per_mib = jnp.asarray(today.s_per_mib)[link]
     there_s = clock_s + way_s(world, today, link, clock_s, latency_s + request.input_mib * s_per_mib)
     speed = jnp.asarray(today.speed)[node] * jnp.asarray(today.affinity)[service, node]
-    run_s = needed(world, today, request, service, world.run.quantile(numbers[2])) / speed
+    run_s = needed(world, today, names, request, world.run.quantile(numbers[2])) / speed
     if hidden.work is not None:
         run_s = run_s * value_at(hidden.work, clock_s[None])[0]
     drop_s = clock_s + request.deadline_s if world.drop_late else jnp.full_like(clock_s, jnp.inf)

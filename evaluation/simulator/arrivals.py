@@ -76,6 +76,7 @@ def request_at(
     agent = draw_index(jnp.reshape(today.agent_cumulative, (-1, *trailing)), uniforms[0])
     scenario = jnp.asarray(today.agent_scenario)[agent]
     service = draw_index(services_now(world, today, agent, time_of_day_s), uniforms[1])
+    declared_s = declare(world, today, agent, service, world.size.quantile(uniforms[2]))
     zero = jnp.zeros_like(time_of_day_s)
     day_fraction = time_of_day_s / CALENDAR_DAY_S
     memory_gib = jnp.asarray(today.memory_gib)[service]
@@ -88,7 +89,7 @@ def request_at(
         rule=jnp.asarray(names.rule)[service],
         demand=jnp.stack([zero + 1.0, memory_gib, zero]),
         num_nodes=zero + 1.0,
-        expected_run_s=declare(world, today, agent, service, world.size.quantile(uniforms[2])),
+        expected_run_s=declared_s * jnp.asarray(names.habit)[jnp.asarray(names.service)[service], agent],
         deadline_s=jnp.asarray(today.deadline_s)[service, scenario],
         input_mib=jnp.asarray(today.input_mib)[service] * world.input.quantile(uniforms[3]),
         day_fraction=day_fraction,
@@ -123,15 +124,20 @@ def declare(world: World, today: DayConditions, agent: Array, service: Array, si
     return jnp.where(jnp.isfinite(rounded), rounded, work_s)
 
 
-def needed(world: World, today: DayConditions, request: Requests, service: Array, scatter: Array) -> Array:
-    """[*streams] the true work of requests, given their declared work; `service` is the world's own index."""
-    declared = world.declared
+def declared_run_s(names: Names, request: Requests) -> Array:
+    """[*streams] the work that requests declare, whatever policies expect of them."""
+    return request.expected_run_s / jnp.asarray(names.habit)[request.service, request.agent]
+
+
+def needed(world: World, today: DayConditions, names: Names, request: Requests, scatter: Array) -> Array:
+    """[*streams] the true work of requests, given their declared work."""
+    declared, declared_s = world.declared, declared_run_s(names, request)
     if not declared.any:
-        return request.expected_run_s * scatter
-    work_s = jnp.asarray(today.work_s)[service]
-    size = request.expected_run_s / (work_s * jnp.asarray(today.asks)[request.agent])
+        return declared_s * scatter
+    work_s = jnp.asarray(today.work_s)[jnp.asarray(names.world_service)[request.service]]
+    size = declared_s / (work_s * jnp.asarray(today.asks)[request.agent])
     needed_s = work_s * size**declared.informative / today.known_size * scatter
-    return jnp.minimum(needed_s, request.expected_run_s) if declared.limits else needed_s
+    return jnp.minimum(needed_s, declared_s) if declared.limits else needed_s
 
 
 def accepting(names: Names, agent: Array) -> dict[str, Array]:
@@ -156,7 +162,8 @@ def listed(
         rule=jnp.asarray(names.rule)[service],
         demand=jnp.stack([zero + 1.0, jnp.asarray(today.memory_gib)[service], zero]),
         num_nodes=zero + 1.0,
-        expected_run_s=jnp.asarray(requests.expected_run_s)[row],
+        expected_run_s=jnp.asarray(requests.expected_run_s)[row]
+        * jnp.asarray(names.habit)[jnp.asarray(names.service)[service], agent],
         deadline_s=jnp.asarray(requests.deadline_s)[row],
         input_mib=jnp.asarray(requests.input_mib)[row],
         day_fraction=day_fraction,

@@ -15,6 +15,7 @@ from evaluation.simulator.hosting import host_rules, rule_of_services
 from evaluation.simulator.world import World
 from logs_schema.errors import ConfigError, first
 from twin.placement.acceptance import acceptance_of
+from twin.placement.run_habits import RunHabits
 from twin.placement.service_times import OFFER_KINDS
 from twin.placement.types import Cluster
 
@@ -30,6 +31,8 @@ class Names(NamedTuple):
     world_node: np.ndarray  # [nodes of the vocabulary] int32
     rule: np.ndarray  # [services of the world] int32, index into the cluster's rules
     acceptance: np.ndarray  # [OFFER_KINDS, agents of the world] float32, in the cluster's vocabulary
+    # [services of the vocabulary, agents of the world] float32: what is expected of a request over what it declares
+    habit: np.ndarray
 
 
 def agent_name(agent: int, generation: int = 0) -> str:
@@ -44,11 +47,13 @@ def own_names(world: World) -> Names:
         for part in (world.sites, world.scenarios, world.services, world.nodes)
     )
     accepted = np.ones((len(OFFER_KINDS), world.num_agents), np.float32)
-    return Names(sites, scenarios, services, sites, services, nodes, host_rules(world)[1], accepted)
+    habit = np.ones((len(services), world.num_agents), np.float32)
+    return Names(sites, scenarios, services, sites, services, nodes, host_rules(world)[1], accepted, habit)
 
 
-def names_in(world: World, cluster: Cluster) -> Names:
-    """The world's names in the vocabulary of `cluster`; a hot service that is not in it is "unknown" there.
+def names_in(world: World, cluster: Cluster, habits: RunHabits | None = None) -> Names:
+    """The world's names in the vocabulary of `cluster`; a hot service that is not in it is "unknown" there. `habits`:
+    what an encoding has learned of agents' run times, which policies are shown here as in the log.
 
     Raises:
         ConfigError: a site, scenario or service of the world is unknown to the cluster, or a node of the
@@ -62,7 +67,10 @@ def names_in(world: World, cluster: Cluster) -> Names:
     service[[services.index(name) for name in known]] = _positions("service", known, cluster.services)
     scenario = _positions("scenario", [one.name for one in world.scenarios], cluster.scenarios)
     node = _positions("node", cluster.node_names, nodes)
-    agents = pa.array([agent_name(agent) for agent in range(world.num_agents)], pa.string())
+    agents = [agent_name(agent) for agent in range(world.num_agents)]
+    habit = np.ones((len(cluster.services), len(agents)), np.float32)
+    if habits is not None:
+        habit[:] = [habits.factor(np.full(len(agents), one), agents) for one in range(len(habit))]
     return Names(
         site=site,
         scenario=scenario,
@@ -71,7 +79,10 @@ def names_in(world: World, cluster: Cluster) -> Names:
         world_service=_inverse(service, len(cluster.services)),
         world_node=node,
         rule=rule_of_services(hosting(world)[:, node], np.asarray(cluster.rules, bool)),
-        acceptance=acceptance_of(cluster, agents, scenario[world_draw(world).scenario]),
+        acceptance=acceptance_of(
+            cluster, pa.array(agents, pa.string()), scenario[world_draw(world).scenario]
+        ),
+        habit=habit,
     )
 
 

@@ -81,7 +81,7 @@ class Headroom(NamedTuple):
 def in_truth(world: World, twin: PlacementTwin, training: Training) -> Experience:
     """Episodes of day 0, which begin empty at times of day drawn evenly, seen as the twin's policies see them."""
     encoding = twin.encoding
-    names, problem = names_in(world, encoding.cluster), encoding.problem
+    names, problem = names_in(world, encoding.cluster, encoding.run_habits), encoding.problem
 
     def act(today: DayConditions, key: Array, policy: Policy) -> Trajectory:
         key_begin, key_run = jax.random.split(key)

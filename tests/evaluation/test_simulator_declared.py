@@ -2,14 +2,21 @@
 
 from dataclasses import replace
 
+import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from evaluation.simulator.arrivals import needed, request_at
+from evaluation.simulator.conditions import conditions
 from evaluation.simulator.laws import Law, constant, exponential, lognormal
+from evaluation.simulator.names import names_in
 from evaluation.simulator.options import Declared
+from evaluation.simulator.presets import preset
+from evaluation.simulator.vocabulary import cluster_of
 from evaluation.simulator.world import validate
 from logs_schema.errors import ConfigError
 from tests.evaluation.worlds import queue, simulated
+from twin.placement.run_habits import RunHabits
 
 SIZE = 0.8
 
@@ -67,6 +74,28 @@ def test_round_values_are_asked_for_and_limits_end_runs():
     assert 0.1 < np.mean(needed > 0.999 * declared - 0.02 / work_s) < 0.5, (
         "some runs are ended by their limit"
     )
+
+
+def test_policies_in_the_truth_expect_of_an_agent_what_they_do_in_the_log():
+    """And what the request needs stays what it was."""
+    world = replace(
+        preset("small"), declared=Declared(excess=3.0, agent_spread=0.7, informative=0.5, limits=True)
+    )
+    cluster, today = cluster_of(world), conditions(world, 0)
+    habits = RunHabits(
+        ("agent-001", "agent-003"), np.linspace(0.5, 2.0, 2 * len(cluster.services)).reshape(-1, 2)
+    )
+    uniforms, clock_s = np.random.default_rng(0).random((4, 500)), jnp.linspace(0.0, 80_000.0, 500)
+    plain, known = names_in(world, cluster), names_in(world, cluster, habits)
+    raw, seen = (
+        request_at(world, today, names, jnp.asarray(uniforms), clock_s, 0) for names in (plain, known)
+    )
+    agents = [f"agent-{agent:03d}" for agent in np.asarray(seen.agent).tolist()]
+    factor = habits.factor(np.asarray(seen.service), agents)
+    assert np.any(factor > 1.2)
+    np.testing.assert_allclose(seen.expected_run_s, raw.expected_run_s * factor, rtol=1e-5)
+    of_both = (needed(world, today, *each, jnp.ones(500)) for each in ((plain, raw), (known, seen)))
+    np.testing.assert_allclose(*of_both, rtol=1e-4)
 
 
 @pytest.mark.parametrize(

@@ -136,7 +136,7 @@ def expect(world: World, names: Names, known: DayConditions, state: Known) -> Ex
     begin_s = jnp.broadcast_to(clock_s[None], latency_s.shape)
     transfer_s = way_s(world, known, link, begin_s, latency_s + request.input_mib[None] * s_per_mib)
     accepts = jnp.asarray(known.accepts)[link, request.agent[None]] * hidden.willing[None]
-    run_s = _runs(world, known, request, service, hidden, speed * affinity, cores)
+    run_s = _runs(world, known, names, request, hidden, speed * affinity, cores)
     sensitivity = jnp.asarray(known.sensitivity)[service]
     run_s = run_s * (1.0 + sensitivity[None, None] * hidden.pressure[None])
     output_mib = jnp.asarray(known.output_mib)[service][None]
@@ -157,8 +157,8 @@ def expect(world: World, names: Names, known: DayConditions, state: Known) -> Ex
 def _runs(
     world: World,
     known: DayConditions,
+    names: Names,
     request: Requests,
-    service: Array,
     hidden: Revealed,
     pace: Array,
     cores: Array,
@@ -167,7 +167,7 @@ def _runs(
     shares = any(node.discipline == PROCESSOR_SHARING for node in world.nodes)
     num_levels = _SHARED_LEVELS if shares else _LEVELS
     levels = (jnp.arange(num_levels, dtype=jnp.float32) + 0.5) / num_levels
-    work_s = jax.vmap(lambda scatter: needed(world, known, request, service, scatter))(
+    work_s = jax.vmap(lambda scatter: needed(world, known, names, request, scatter))(
         world.run.quantile(levels)
     )
     work_s = work_s * hidden.work[None]

@@ -82,7 +82,8 @@ def true_values(
 ) -> Values:
     """The policies' values in the world itself, every day simulated `num_replications` times by each."""
     encoding, first = twin.encoding, min(archive.days("requests"))
-    names, requests = names_in(world, encoding.cluster), day_requests(archive, world, days)
+    names = names_in(world, encoding.cluster, encoding.run_habits)
+    requests = day_requests(archive, world, days)
     num_steps = longest_day(world) if requests is None else len(requests[0].arrival_s) - 1
 
     def run(key: Array, params: Sequence[PyTree], today: DayConditions, weekday: Array) -> Values:
