@@ -179,7 +179,10 @@ def _of_runs(encoding: Encoding) -> dict[str, Any]:
             "of_queue": labels.of_queue.tolist(),
         }
     if (habits := encoding.run_habits) is not None:
-        found["run_habits"] = dict(zip(habits.agents, habits.of_agent.T.tolist(), strict=True))
+        if habits.agents:
+            found["run_habits"] = dict(zip(habits.agents, habits.of_agent.T.tolist(), strict=True))
+        if habits.exponent < 1.0:
+            found["requested_runs"] = {"exponent": habits.exponent, "typical_s": habits.typical_s.tolist()}
     return found
 
 

@@ -147,6 +147,7 @@ def _what(facts: dict[str, Any]) -> Section:
         ("alarm", _alarm(contract["alarm"])),
         *_run_labels(contract["setting"]),
         *_run_habits(contract["setting"].get("run_habits")),
+        *_requested_runs(contract["setting"].get("requested_runs")),
         *_cold_starts(contract["setting"].get("cold_starts")),
         *_pool(contract["setting"]),
         ("licence", contract["licence"]),
@@ -171,6 +172,13 @@ def _run_habits(habits: Mapping[str, Any] | None) -> list[tuple[str, ...]]:
     if not habits:
         return []
     return [("habits", f"of {len(habits)} agents: what each usually takes of what it requests")]
+
+
+def _requested_runs(requested: Mapping[str, Any] | None) -> list[tuple[str, ...]]:
+    if requested is None:
+        return []
+    share = 2.0 ** requested["exponent"]
+    return [("requests", f"who asks for twice as long is expected to take {share:.2f} times as long")]
 
 
 def _cold_starts(cold: Mapping[str, Any] | None) -> list[tuple[str, ...]]:

@@ -194,8 +194,15 @@ def encoding_of(setting: PlacementSetting, judged: Encoding) -> Encoding:
 
 
 def _run_habits(setting: PlacementSetting) -> RunHabits | None:
-    known = setting.run_habits
-    return None if known is None else RunHabits(tuple(known), np.array(list(known.values())).T)
+    known, requested = setting.run_habits or {}, setting.requested_runs
+    if not known and requested is None:
+        return None
+    of_agent = np.array(list(known.values())).reshape(-1, len(setting.services)).T
+    return RunHabits(
+        tuple(known),
+        of_agent,
+        *(() if requested is None else (requested.exponent, np.array(requested.typical_s))),
+    )
 
 
 def _cold_starts(setting: PlacementSetting, names: Sequence[str]) -> ColdStarts | None:

@@ -20,6 +20,7 @@ from evaluation.simulator.request_lists import DayRequests, next_row
 from evaluation.simulator.world import CALENDAR_DAY_S, World
 from logs_schema.calendar import DAYS_A_WEEK
 from twin.contracts import Array, Streams
+from twin.placement.run_habits import drawn_together
 from twin.placement.types import Requests
 
 TWO_PI = 2.0 * jnp.pi
@@ -89,7 +90,7 @@ def request_at(
         rule=jnp.asarray(names.rule)[service],
         demand=jnp.stack([zero + 1.0, memory_gib, zero]),
         num_nodes=zero + 1.0,
-        expected_run_s=declared_s * jnp.asarray(names.habit)[jnp.asarray(names.service)[service], agent],
+        expected_run_s=expected_of(names, jnp.asarray(names.service)[service], agent, declared_s),
         deadline_s=jnp.asarray(today.deadline_s)[service, scenario],
         input_mib=jnp.asarray(today.input_mib)[service] * world.input.quantile(uniforms[3]),
         day_fraction=day_fraction,
@@ -124,9 +125,21 @@ def declare(world: World, today: DayConditions, agent: Array, service: Array, si
     return jnp.where(jnp.isfinite(rounded), rounded, work_s)
 
 
+def expected_of(names: Names, service: Array, agent: Array, declared_s: Array) -> Array:
+    """[*streams] what policies expect of requests, as of those of the log; `service` of the vocabulary."""
+    found_s = declared_s * jnp.asarray(names.habit)[service, agent]
+    if names.exponent == 1.0:
+        return found_s
+    return drawn_together(found_s, jnp.asarray(names.typical_s)[service], names.exponent)
+
+
 def declared_run_s(names: Names, request: Requests) -> Array:
     """[*streams] the work that requests declare, whatever policies expect of them."""
-    return request.expected_run_s / jnp.asarray(names.habit)[request.service, request.agent]
+    found_s = request.expected_run_s
+    if names.exponent != 1.0:
+        typical_s = jnp.asarray(names.typical_s)[request.service]
+        found_s = typical_s * (found_s / typical_s) ** (1.0 / names.exponent)
+    return found_s / jnp.asarray(names.habit)[request.service, request.agent]
 
 
 def needed(world: World, today: DayConditions, names: Names, request: Requests, scatter: Array) -> Array:
@@ -162,8 +175,9 @@ def listed(
         rule=jnp.asarray(names.rule)[service],
         demand=jnp.stack([zero + 1.0, jnp.asarray(today.memory_gib)[service], zero]),
         num_nodes=zero + 1.0,
-        expected_run_s=jnp.asarray(requests.expected_run_s)[row]
-        * jnp.asarray(names.habit)[jnp.asarray(names.service)[service], agent],
+        expected_run_s=expected_of(
+            names, jnp.asarray(names.service)[service], agent, jnp.asarray(requests.expected_run_s)[row]
+        ),
         deadline_s=jnp.asarray(requests.deadline_s)[row],
         input_mib=jnp.asarray(requests.input_mib)[row],
         day_fraction=day_fraction,

@@ -33,6 +33,10 @@ class Names(NamedTuple):
     acceptance: np.ndarray  # [OFFER_KINDS, agents of the world] float32, in the cluster's vocabulary
     # [services of the vocabulary, agents of the world] float32: what is expected of a request over what it declares
     habit: np.ndarray
+    exponent: float = (
+        1.0  # how far that counts, of what is typical of a service, [services of the vocabulary] float32
+    )
+    typical_s: np.ndarray = np.zeros(0, np.float32)
 
 
 def agent_name(agent: int, generation: int = 0) -> str:
@@ -83,6 +87,8 @@ def names_in(world: World, cluster: Cluster, habits: RunHabits | None = None) ->
             cluster, pa.array(agents, pa.string()), scenario[world_draw(world).scenario]
         ),
         habit=habit,
+        exponent=1.0 if habits is None else habits.exponent,
+        typical_s=np.zeros(0, np.float32) if habits is None else habits.typical_s.astype(np.float32),
     )
 
 

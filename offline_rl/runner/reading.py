@@ -68,7 +68,10 @@ def _expected_run_s(
     stated_s = asked.requested_run_s if isinstance(asked, Request) else None
     run_s = _usual_run_s(setting, service, scenario, queue) if stated_s is None else stated_s
     factors = None if setting.run_habits is None else setting.run_habits.get(asked.agent)  # type: ignore[arg-type]
-    return run_s if factors is None else run_s * factors[service]
+    run_s = run_s if factors is None else run_s * factors[service]
+    if stated_s is None or setting.requested_runs is None:
+        return run_s
+    return setting.requested_runs.expected_s(run_s, service)
 
 
 def _usual_run_s(setting: PlacementSetting, service: int, scenario: int, queue: int) -> float:

@@ -7,7 +7,7 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -59,6 +59,22 @@ class KnownRunLabels:
         )
 
 
+class KnownRequestedRuns(NamedTuple):
+    """How far requested run times count: longer and shorter ones of a service are drawn together."""
+
+    exponent: float  # in (0, 1]
+    typical_s: tuple[float, ...]  # [services]
+
+    def expected_s(self, requested_s: float, service: int) -> float:
+        """What is expected of a request, the habits of its agent included."""
+        return self.typical_s[service] ** (1.0 - self.exponent) * requested_s**self.exponent
+
+    def are_sound(self, num_services: int) -> bool:
+        """Whether these can be, of so many services."""
+        sizes = len(self.typical_s) == num_services and all(0.0 < one < math.inf for one in self.typical_s)
+        return sizes and 0.0 < self.exponent <= 1.0
+
+
 @dataclass(frozen=True)
 class PlacementSetting:
     """The system in training.
@@ -74,6 +90,7 @@ class PlacementSetting:
         run_labels: What it is multiplied by for the scenario and the queue of a request, [scenarios] and [queues] of
             every service; None: labels say nothing of run times.
         run_habits: Agent -> what run times are multiplied by, [services], stated or not; None: agents say nothing.
+        requested_runs: How far requested run times count; None: in full.
         time_unit_s: Unit of durations in features.
         memory_s: Time in which the memory of recent waits fades to 1/e.
         node_of_machine: Machine -> node, where decisions name classes of machines.
@@ -110,6 +127,7 @@ class PlacementSetting:
     run_labels: KnownRunLabels | None = None
     nodes_of_queue: Mapping[str, frozenset[str]] = field(default_factory=dict)
     run_habits: Mapping[str, tuple[float, ...]] | None = None
+    requested_runs: KnownRequestedRuns | None = None
     scarce: tuple[str, ...] = ()
     wakes: KnownWakes | None = None
     hazard: tuple[float, ...] = ()
@@ -177,6 +195,7 @@ def parse_setting(content: Mapping[str, Any]) -> PlacementSetting:
                 str(queue): frozenset(each) for queue, each in content.get("nodes_of_queue", {}).items()
             },
             run_habits=_run_habits(content.get("run_habits")),
+            requested_runs=_requested_runs(content.get("requested_runs")),
             scarce=tuple(content.get("scarce", ())),
             wakes=_wakes(content.get("wakes")),
             hazard=tuple(float(one) for one in content.get("hazard", ())),
@@ -248,6 +267,9 @@ def _refuse_impossible(setting: PlacementSetting) -> None:
             len(row) == len(setting.services) and all(0.0 < one < math.inf for one in row)
             for row in setting.run_habits.values()
         ),
+        "requested run times must count by an exponent in (0, 1], and be positive and finite, one of every service": (
+            setting.requested_runs is None or setting.requested_runs.are_sound(len(setting.services))
+        ),
         "what books learn must be bounded": math.isfinite(setting.trained_until_s)
         and _bounded(setting.dynamics)
         and all(
@@ -303,6 +325,12 @@ def _run_habits(content: Mapping[str, Any] | None) -> dict[str, tuple[float, ...
     if content is None:
         return None
     return {agent: tuple(float(one) for one in row) for agent, row in content.items()}
+
+
+def _requested_runs(content: Mapping[str, Any] | None) -> KnownRequestedRuns | None:
+    if content is None:
+        return None
+    return KnownRequestedRuns(float(content["exponent"]), tuple(float(one) for one in content["typical_s"]))
 
 
 def _run_labels(content: Mapping[str, Any] | None) -> KnownRunLabels | None:

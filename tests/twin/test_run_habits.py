@@ -16,7 +16,7 @@ from tests.twin.made import made_cluster, made_encoding
 from tests.twin.test_fit_encoding import DAYS, archived, request
 from twin.placement.encode import read_rows
 from twin.placement.encoding import Encoding, fit_encoding
-from twin.placement.run_habits import MIN_RUNS_EACH, RunHabits, fit_run_habits
+from twin.placement.run_habits import MIN_RUNS_EACH, RunHabits, expected_s_of, fit_run_habits
 
 ASKED_TOO_MUCH = {"careful": 1.5, "usual": 4.0, "careless": 12.0}
 SPEED = np.array([0.5, 1.0, 2.0])
@@ -57,6 +57,33 @@ def test_agents_of_few_runs_have_no_factor_of_their_own():
     assert fit_run_habits(service, [None] * 2_000, node, run_s, expected_s, SHAPE) is None
 
 
+@pytest.mark.parametrize("exponent", [0.3, 0.7])
+def test_how_far_requested_times_count_is_found_and_in_full_where_they_tell_all(exponent):
+    """Of two services of unlike sizes, whose quick node gets the long requests more often."""
+    rng = np.random.default_rng(4)
+    service = rng.integers(2, size=6_000)
+    beyond = rng.normal(size=6_000)
+    asked_s = np.array([10.0, 400.0])[service] * np.exp(beyond)
+    node = np.where((beyond > 0.5) & (rng.random(6_000) < 0.5), 0, rng.integers(3, size=6_000))
+    usual_s = np.array([5.0, 80.0])[service] * SPEED[node] * np.exp(0.3 * rng.normal(size=6_000))
+    is_asked = rng.random(6_000) < 0.9
+    asked_s = np.where(is_asked, asked_s, np.array([5.0, 80.0])[service])
+    log = service, [None] * 6_000, node, usual_s * np.where(is_asked, np.exp(exponent * beyond), 1.0), asked_s
+    found = fit_run_habits(*log, SHAPE, is_asked)
+    assert found.agents == ()
+    assert found.exponent == pytest.approx(exponent, abs=0.02)
+    np.testing.assert_allclose(found.typical_s, [10.0, 400.0], rtol=0.05)
+    longer, unasked = (
+        expected_s_of(found, np.zeros(2, int), [None] * 2, np.array([10.0, 40.0]), np.array([one, one]))
+        for one in (True, False)
+    )
+    assert longer[1] / longer[0] == pytest.approx(4.0**found.exponent)
+    assert unasked.tolist() == [10.0, 40.0]
+    in_full = *log[:3], usual_s * np.exp(beyond), asked_s
+    assert fit_run_habits(*in_full, SHAPE, is_asked) is None
+    assert fit_run_habits(*log, SHAPE) is None, "nothing is said to be requested"
+
+
 def test_a_log_expects_runs_by_who_asks_for_them(tmp_path: Path):
     rng = np.random.default_rng(1)
     nodes = [{"node_id": "m0", "site": "here", "tier": "pool", "cpu_cores": 4.0}]
@@ -77,22 +104,34 @@ def test_a_log_expects_runs_by_who_asks_for_them(tmp_path: Path):
     assert words == "run times that differ between 2 agents for the same service and request (5.0 times)"
 
 
-def test_runner_books_and_a_bundle_in_a_comparison_expect_what_training_does(tmp_path: Path):
+@pytest.mark.parametrize(("agents", "exponent"), [(("ann", "bob"), 1.0), (("ann", "bob"), 0.4), ((), 0.4)])
+def test_runner_books_and_a_bundle_in_a_comparison_expect_what_training_does(
+    tmp_path: Path, agents: tuple[str, ...], exponent: float
+):
     cluster = made_cluster()
     services = cluster.services
-    habits = RunHabits(("ann", "bob"), np.random.default_rng(0).uniform(0.2, 5.0, (len(services), 2)))
+    factors = np.random.default_rng(0).uniform(0.2, 5.0, (len(services), len(agents)))
+    typical_s = np.linspace(5.0, 50.0, len(services)) if exponent < 1.0 else np.zeros(0)
+    habits = RunHabits(agents, factors, exponent, typical_s)
     encoding = replace(made_encoding(cluster), run_habits=habits)
     assert "run_habits" not in setting_of(made_encoding(cluster))
     made_policy(tmp_path / "bundle", encoding, MLP)
-    assert "of 2 agents" in bundle_text(bundle_facts(tmp_path / "bundle"))
+    words = bundle_text(bundle_facts(tmp_path / "bundle"))
+    assert ("of 2 agents" in words) == bool(agents)
+    assert ("is expected to take 1.32 times as long" in words) == (exponent < 1.0)
     policy, nodes = load(tmp_path / "bundle"), [{"name": name} for name in cluster.node_names]
     seen = encoding_of(policy.setting, made_encoding(cluster)).run_habits
     assert seen.agents == habits.agents
     np.testing.assert_array_equal(seen.of_agent, habits.of_agent)
+    assert seen.exponent == exponent
+    np.testing.assert_array_equal(seen.typical_s, typical_s)
     for index, agent, stated_s in ((1, "ann", None), (2, "bob", 40.0), (1, "a stranger", 40.0)):
         asked = Request(service=services[index], agent=agent, requested_run_s=stated_s)
         whole_s = encoding.run_of_service_s[index] if stated_s is None else stated_s
-        expected_s = whole_s * float(habits.factor(np.array([index]), [agent])[0])
+        is_asked = np.array([stated_s is not None])
+        expected_s = float(
+            expected_s_of(habits, np.array([index]), [agent], np.array([whole_s]), is_asked)[0]
+        )
         shown = policy.explain(nodes, asked, 1e9).request["expected_run"]
         assert encoding.problem.time_unit_s * np.expm1(shown) == pytest.approx(expected_s, rel=1e-5)
         books = policy.ledger(nodes)

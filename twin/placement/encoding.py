@@ -43,7 +43,7 @@ from twin.placement.queue_nodes import bound_queues, with_sets
 from twin.placement.repeats import fit_repeats
 from twin.placement.reported_ends import ReportedEnds, reported_ends_of, with_amended_ends
 from twin.placement.run_filter import RunDynamics, fit_dynamics, runs_of
-from twin.placement.run_habits import RunHabits, fit_run_habits, run_habits_of
+from twin.placement.run_habits import RunHabits, expected_s_of, fit_run_habits, run_habits_of
 from twin.placement.run_labels import LabelledRuns, RunLabels, fit_run_labels, run_labels_of
 from twin.placement.service_times import OFFER_KINDS, median_by, without_history
 from twin.placement.slots import num_views
@@ -213,7 +213,8 @@ def fit_encoding(
     cluster = replace(cluster, rules=with_sets(cluster.rules, bound))
     run_labels = _run_labels(rows, cluster, labels, node, run_s, run_of_service)
     expected_s, shape = expected_run_s(rows, labels, run_of_service, run_labels), cluster.run_ratio.shape
-    habits = fit_run_habits(service, rows["agent"].to_pylist(), node, run_s, expected_s, shape)
+    asked, agents = rows["requested_run_s"].is_valid().to_numpy(), rows["agent"].to_pylist()
+    habits = fit_run_habits(service, agents, node, run_s, expected_s, shape, asked)
     expected_s = expected_run_s(rows, labels, run_of_service, run_labels, habits)
     arrival_s, start_s = instant_s(rows, "arrival"), instant_s(rows, "start")
     finish_s = np.minimum(instant_s(rows, "finish"), until_s)
@@ -224,14 +225,12 @@ def fit_encoding(
     alike = cluster.node_names if by_class else nodes["node_class"].to_pylist()
     (ratios, cold, filed_s), hazard, limits, run_s = fit_runs_and_hazards(log, until_s, shape, alike)
     runs = runs_of(arrival_s, finish_s, run_s, filed_s, service, node, ratios.ratio)
-    cores, cores_of_node = amount(rows, "cpu_cores", 1.0), cluster.capacity[0]
+    cores, capacity = amount(rows, "cpu_cores", 1.0), cluster.capacity[0]
     queued = QueuedRuns(labels[2], taken, arrival_s, start_s, finish_s, cores, stretch)
-    priorities = fit_priorities(queued, cores_of_node, len(cluster.queues))
+    priorities = fit_priorities(queued, capacity, len(cluster.queues))
     crowded = crowded_runs(runs, start_s, service, filed_s, ratios.ratio)
     moves = not by_class and (priorities is None or not priorities.preempts)
-    pace, pressure, crowded = fit_slowing(
-        crowded, cores, cores_of_node, len(cluster.services), by_works=moves
-    )
+    pace, pressure, crowded = fit_slowing(crowded, cores, capacity, len(cluster.services), by_works=moves)
     tide, node_tide = fit_tides(crowded, pressure, cluster.num_nodes)
     cluster = replace(
         cluster,
@@ -304,14 +303,14 @@ def expected_run_s(
     run_habits: RunHabits | None = None,
 ) -> np.ndarray:  # fmt: skip
     """[rows] the requested run time, else the median of the service, by what scenario and queue say of it; by what is
-    usual of the agent."""
+    usual of the agent, and of such requests."""
     service, scenario, queue = labels
     usual_s = np.asarray(run_of_service_s)[service]
     if run_labels is not None:
         usual_s = usual_s * run_labels.factor(service, scenario, queue)
     asked_s = amount(rows, "requested_run_s", np.nan)
     found_s = np.where(np.isnan(asked_s), usual_s, asked_s)
-    return found_s if run_habits is None else found_s * run_habits.factor(service, rows["agent"].to_pylist())
+    return expected_s_of(run_habits, service, rows["agent"].to_pylist(), found_s, ~np.isnan(asked_s))
 
 
 def labels_of(rows: pa.Table, cluster: Cluster) -> Labels:

@@ -1,6 +1,7 @@
-"""How long runs of an agent take, over what is expected of its requests: habits that no request states.
+"""How long runs take, over what their requests say: habits of agents, and how far what is requested counts.
 
     expected run = (requested, or usual of the labels) * factor of the agent for the service
+    and of a requested one:  typical of the service * (that / typical of the service) ^ exponent
 
 Where requested times are only limits, every user asks for too much in a way of his own (D. Tsafrir, Y. Etsion and
 D. Feitelson, Backfilling using system-generated predictions rather than user runtime estimates, 2007); where nothing is
@@ -8,10 +9,13 @@ requested, each sends inputs of his own size. Factors are shrunk means of log(ru
 taken off, of the agent over all services and then for each. They count only where they forecast halves of the log that
 they were not fitted on better than none, beyond chance and by a share of the variance. Agents that training does not
 know, or hardly, have the factor 1.
+
+Who requests twice as long rarely runs twice as long where that is only a limit, so longer and shorter requests of a
+service are drawn together by an exponent, of least squares, that counts under the same condition; else it is 1.
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -23,19 +27,26 @@ MAX_AGENTS = 256
 """Agents that have a factor, those of the most runs first."""
 MIN_RUNS_EACH = 20
 """Runs that an agent needs for it."""
+LEAST_EXPONENT = 0.05
+"""What is requested is known to say something: the order of requests stays."""
+_STEPS = 3
 
 
 @dataclass(frozen=True)
 class RunHabits:
-    """Factors of run times by agent.
+    """Factors of run times by agent, and how far requested times count.
 
     Attributes:
         agents: Those that are known to differ; in order.
         of_agent: [services, agents].
+        exponent: In (0, 1], of requested times.
+        typical_s: [services] what requests of each ask for, factors included; empty where the exponent is 1.
     """
 
     agents: tuple[str, ...]
     of_agent: np.ndarray
+    exponent: float = 1.0
+    typical_s: np.ndarray = field(default_factory=lambda: np.zeros(0))
 
     def factor(self, service: np.ndarray, agents: Sequence[str | None] | np.ndarray) -> np.ndarray:
         """[rows] what the expected run of a service is multiplied by for an agent of that name."""
@@ -45,11 +56,39 @@ class RunHabits:
         return np.asarray(known[service, place])
 
 
+def expected_s_of(
+    habits: RunHabits | None,
+    service: np.ndarray,
+    agents: Sequence[str | None] | np.ndarray,
+    whole_s: np.ndarray,
+    is_requested: np.ndarray,
+) -> np.ndarray:
+    """[rows] the expected run times of requests that ask for `whole_s`, or usually take it."""
+    if habits is None:
+        return whole_s
+    found_s = whole_s * habits.factor(service, agents)
+    if habits.exponent == 1.0:
+        return found_s
+    return np.where(
+        is_requested, drawn_together(found_s, habits.typical_s[service], habits.exponent), found_s
+    )
+
+
+def drawn_together(whole_s: Any, typical_s: Any, exponent: float) -> Any:
+    """Requested times as far as they count; arrays of one shape."""
+    return typical_s ** (1.0 - exponent) * whole_s**exponent
+
+
 def run_habits_of(content: Mapping[str, Any] | None) -> RunHabits | None:
     """The factors that an encoding's JSON holds."""
     if content is None:
         return None
-    return RunHabits(tuple(content["agents"]), np.array(content["of_agent"], float))
+    return RunHabits(
+        tuple(content["agents"]),
+        np.array(content["of_agent"], float),
+        float(content.get("exponent", 1.0)),
+        np.array(content.get("typical_s", ()), float),
+    )
 
 
 class _AgentRuns(NamedTuple):
@@ -70,8 +109,9 @@ def fit_run_habits(
     run_s: np.ndarray,
     expected_s: np.ndarray,
     shape: tuple[int, int],
+    is_requested: np.ndarray | None = None,
 ) -> RunHabits | None:
-    """The factors of a log.
+    """The habits of a log.
 
     Args:
         service, node: [rows] indices, in order of arrival; node -1 where the log does not name it.
@@ -79,11 +119,34 @@ def fit_run_habits(
         run_s: [rows] logged run time in seconds, NaN where unknown.
         expected_s: [rows] what was expected of it: requested, or usual of its labels.
         shape: Numbers of services and nodes.
+        is_requested: [rows] whether that was requested; None: of none.
 
     Returns:
-        The factors; None where they forecast no better than none, beyond chance.
+        The factors, and how far requests count; None where both forecast no better than nothing, beyond chance.
     """
-    rows = np.flatnonzero((node >= 0) & (np.nan_to_num(run_s) > 0.0) & (np.nan_to_num(expected_s) > 0.0))
+    known = (node >= 0) & (np.nan_to_num(run_s) > 0.0) & (np.nan_to_num(expected_s) > 0.0)
+    factors = _fit_factors(service, agents, node, run_s, expected_s, shape, known)
+    if is_requested is None or not is_requested.any():
+        return factors
+    habits = factors or RunHabits((), np.ones((shape[0], 0)))
+    whole_s = expected_s * habits.factor(service, agents)
+    rows = np.flatnonzero(known & is_requested)
+    none = np.zeros(len(rows), np.int64)
+    found = _fit_exponent(_AgentRuns(service[rows], none, node[rows], run_s[rows], whole_s[rows]), shape)
+    return factors if found is None else replace(habits, exponent=found[0], typical_s=found[1])
+
+
+def _fit_factors(
+    service: np.ndarray,
+    agents: Sequence[str | None],
+    node: np.ndarray,
+    run_s: np.ndarray,
+    expected_s: np.ndarray,
+    shape: tuple[int, int],
+    known: np.ndarray,
+) -> RunHabits | None:
+    """The factors of agents, of some rows (bool [rows]); None where they forecast no better than none."""
+    rows = np.flatnonzero(known)
     if len(rows) < MIN_RUNS:
         return None
     names, index = np.unique([agents[row] or "" for row in rows.tolist()], return_inverse=True)
@@ -105,6 +168,41 @@ def fit_run_habits(
     if not forecasts_better(len(rows), errors):
         return None
     return RunHabits(tuple(names[kept].tolist()), _fit(runs, shape, sizes)[:, :-1])
+
+
+def _fit_exponent(runs: _AgentRuns, shape: tuple[int, int]) -> tuple[float, np.ndarray] | None:
+    """How far requested times count, and what is typical of services; None where they count in full."""
+    if len(runs.node) < MIN_RUNS:
+        return None
+
+    def errors(fitted: np.ndarray, held: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        some, left_out, alike = runs.some(fitted), runs.some(held), np.ones((shape[0], 1))
+        exponent, typical_s = _exponent(some, shape)
+
+        def together(runs: _AgentRuns) -> _AgentRuns:
+            found_s = drawn_together(runs.expected_s, typical_s[runs.service], exponent)
+            return runs._replace(expected_s=found_s)
+
+        plain = _errors(some, left_out, shape, alike)
+        return plain, _errors(together(some), together(left_out), shape, alike)
+
+    return _exponent(runs, shape) if forecasts_better(len(runs.node), errors) else None
+
+
+def _exponent(runs: _AgentRuns, shape: tuple[int, int]) -> tuple[float, np.ndarray]:
+    """The exponent, and the typical requests of services."""
+    asked = np.log(runs.expected_s)
+    count = np.bincount(runs.service, minlength=shape[0])
+    mean = np.bincount(runs.service, asked, shape[0]) / np.maximum(count, 1)
+    typical = np.where(count > 0, mean, asked.mean())
+    beyond, exponent = asked - typical[runs.service], 1.0
+    for _ in range(_STEPS):
+        expected_s = np.exp(typical[runs.service] + exponent * beyond)
+        so_far = runs._replace(expected_s=expected_s)
+        left = _residual(so_far, so_far, shape, np.ones((shape[0], 1)))
+        exponent += float(np.sum(left * beyond) / max(np.sum(beyond**2), 1e-9))
+        exponent = min(max(exponent, LEAST_EXPONENT), 1.0)
+    return exponent, np.exp(typical)
 
 
 def _fit(runs: _AgentRuns, shape: tuple[int, int], sizes: tuple[int, int]) -> np.ndarray:

@@ -31,11 +31,7 @@ def dependences_of(
             f"{name} ({most:.1f} times)" for name, table in parts.items() if (most := _range(table)) > 1.0
         ]
         found.append(f"run times of a service that differ between {' and '.join(named)}")
-    if habits is not None:
-        found.append(
-            f"run times that differ between {len(habits.agents)} agents for the same service and request "
-            f"({_range(habits.of_agent):.1f} times)"
-        )
+    found += _of_requests(habits)
     if cluster.wakes is not None:
         asleep = cluster.wakes.wake_s > 0.0
         longest_s = float(cluster.wakes.wake_s.max())
@@ -89,6 +85,22 @@ def dependences_of(
     if (ranks := cluster.priorities) is not None:
         found.append(
             f"queues that go first{' and drive others out' if ranks.preempts else ''}: {_in_order(cluster)}"
+        )
+    return found
+
+
+def _of_requests(habits: RunHabits | None) -> list[str]:
+    """Of what is requested, and by whom."""
+    found = []
+    if habits is not None and habits.exponent < 1.0:
+        found.append(
+            f"requested run times that are only limits (who asks for twice as long takes {2.0**habits.exponent:.2f} "
+            "times as long)"
+        )
+    if habits is not None and habits.agents:
+        found.append(
+            f"run times that differ between {len(habits.agents)} agents for the same service and request "
+            f"({_range(habits.of_agent):.1f} times)"
         )
     return found
 
