@@ -33,7 +33,9 @@ __all__ = ["CheckReport", "capabilities_of", "check_archive", "render"]
 
 LARGEST_QUARANTINED_SHARE = 0.2
 TOLERANCE = 1e-6
-"""Relative excess over a capacity that is rounding and not a finding."""
+"""Relative excess over a requested run time that is rounding and not a finding."""
+SHARES_TOLERANCE = 0.01
+"""The same over a capacity: sevenths of a GPU may be logged as 0.143."""
 HUGE_GIB = 2**20
 """No request asks for a PiB of memory; of bytes that are taken for GiB most do, of KiB many."""
 
@@ -239,7 +241,7 @@ def _capacity_lines(use: PeakUse, nodes: pa.Table, guessed: Set[str]) -> Iterato
         ]
         if not checked or all(place.peak == 0 for place in checked):
             continue
-        over = [place for place in checked if place.peak > place.capacity * (1 + TOLERANCE)]
+        over = [place for place in checked if place.peak > place.capacity * (1 + SHARES_TOLERANCE)]
         over.sort(key=lambda place: place.capacity / place.peak)
         shares = [place.peak / place.capacity for place in checked if place.capacity > 0]
         kind = "site" if by_site else "node"

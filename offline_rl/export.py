@@ -32,7 +32,7 @@ from offline_rl.networks import Actor, Example, actor
 from offline_rl.numpy_networks import numpy_network
 from offline_rl.numpy_rules import rule_of
 from offline_rl.onnx_graph import graph_of
-from offline_rl.questions import drawn_questions, rows_of_answers, write_questions
+from offline_rl.questions import drawn_questions, rows_of_answers, steady_rows, write_questions
 from offline_rl.rules.actor import rule_actor
 from offline_rl.rules.on_time_by_replicas import replica_residual
 from offline_rl.rules.residual import residual
@@ -91,6 +91,9 @@ def export_policy(
     exported = ExportedPolicy(contract, "", numpy_network(arrays, contract))
     questions, answers = ([], []) if form is None else drawn_questions(exported, form, rng)
     golden = golden_decisions(params, contract, observed, rng, answers)
+    steady = steady_rows(exported, golden["choices"], golden["context"], golden["legal"])
+    steady[: len(questions)] = True
+    golden = {name: array[steady] for name, array in golden.items()}
     graph = graph_of(arrays, contract)
     with writing(
         out, KIND, made_from=made_from, config=config, seed=seed, extra=extra, replace=replace

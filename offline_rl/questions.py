@@ -7,20 +7,23 @@ from pathlib import Path
 import numpy as np
 
 from logs_schema.errors import ProductError
-from offline_rl.bundle import QUESTIONS
+from offline_rl.bundle import QUESTIONS, TOLERANCE
 from offline_rl.contract import PolicyContract
+from offline_rl.numpy_rules import rule_of
 from offline_rl.runner.form import Answered, Question, ServingForm
 from offline_rl.runner.network import ExportedPolicy
 from offline_rl.runner.questions import MIN_QUESTIONS
 
 MAX_QUESTIONS, MAX_DESCRIBED = 32, 20_000
 """Questions of a bundle, and the choices that all of them together describe."""
+ROUNDING = 1e-6
+"""By so much of itself, and of 1 at least, a feature may be rounded."""
 
 
 def drawn_questions(
     exported: ExportedPolicy, form: ServingForm, rng: np.random.Generator
 ) -> tuple[list[Question], list[Answered]]:
-    """Questions in which something can be decided, and their answers.
+    """Questions in which something can be decided, whatever is rounded, and their answers.
 
     Args:
         exported: The policy's network.
@@ -36,7 +39,8 @@ def drawn_questions(
     for _ in range(20 * wanted):
         question = form.draw(contract, rng)
         answered = answer(question)
-        if answered.legal.any():
+        rows = (one[None] for one in (answered.choices, answered.context, answered.legal))
+        if answered.legal.any() and steady_rows(exported, *rows)[0]:
             questions.append(question)
             answers.append(answered)
         if len(answers) == wanted:
@@ -47,6 +51,37 @@ def drawn_questions(
         allowed="nodes that can take requests",
         advice="check the capacities of the nodes",
     )
+
+
+def steady_rows(
+    exported: ExportedPolicy, choices: np.ndarray, context: np.ndarray, legal: np.ndarray
+) -> np.ndarray:
+    """Which observations lie on no step of a policy, where rounding decides what its copies say.
+
+    Rules, and what corrects them, have such steps: a node has room for a request, or has not. Networks have none.
+
+    Args:
+        exported: The policy's network.
+        choices, context, legal: [n, A, F], [n, R], [n, A].
+
+    Returns:
+        [n] bool.
+    """
+    steady = np.ones(len(legal), bool)
+    if rule_of(exported.contract) is None:
+        return steady
+    logits = exported.network(choices, context, legal)
+    allowed = 0.5 * TOLERANCE * np.maximum(1.0, np.abs(logits))
+    num_features = choices.shape[-1]
+    for part in np.random.default_rng(0).uniform(-ROUNDING, ROUNDING, (2, num_features + context.shape[-1])):
+        for sign in (-1.0, 1.0):
+            moved = [
+                (seen + sign * of_feature * np.maximum(1.0, np.abs(seen))).astype(np.float32)
+                for seen, of_feature in ((choices, part[:num_features]), (context, part[num_features:]))
+            ]
+            away = np.abs(exported.network(*moved, legal) - logits)
+            steady &= np.all(np.where(legal, away <= allowed, True), axis=1)
+    return steady
 
 
 def write_questions(folder: Path, questions: Sequence[Question]) -> None:

@@ -44,6 +44,9 @@ def level_lines(
         if np.isfinite(real[0]).sum() < config.min_rows:
             lines.append(not_applicable(SECTION, name, "too few requests of the log have a value"))
             continue
+        if value is _accepted and not ((real[0] < 1.0).any() or (twin[0] < 1.0).any()):
+            lines.append(not_applicable(SECTION, name, "neither the log nor the twin refuses a request"))
+            continue
         lines.append(
             about_zero(SECTION, name, unit, _difference(twin, real, num_units), num_units, limit,
                        config.intervals(), deciding=True)

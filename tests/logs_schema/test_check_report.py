@@ -99,6 +99,11 @@ def test_too_many_cores_at_once_are_a_warning_that_names_the_node(tmp_path):
     assert report.usable
 
 
+def test_shares_that_were_rounded_are_not_too_many(tmp_path):
+    report = checked(tmp_path, [request(n, n, cpu_cores=8.007 / 3) for n in range(3)])
+    assert not report.capacities[0].over
+
+
 def test_requests_without_nodes_are_held_against_their_site(tmp_path):
     nodes = [NODE, NODE | {"node_id": "n2"}]
     report = checked(tmp_path, [request(n, n, ran_node=None) for n in range(3)], nodes=nodes)
