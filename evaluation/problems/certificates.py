@@ -35,7 +35,9 @@ def certificate_plan(
             out, inputs["archive"], inputs["twin"], days, config, progress,
             population=population, record_refusal=record_refusal, engine=engine,
         )  # fmt: skip
-        of_training = "" if facts["training"] == facts["verdict"] else f"what training uses: {facts['training']}"
+        of_training = (
+            "" if facts["training"] == facts["verdict"] else f"what training uses: {facts['training']}"
+        )
         words = filter(None, (facts["verdict"], of_training, facts["since_training"]))
         progress.note(f"the twin's certificate: {'; '.join(words)}")
         return facts

@@ -9,7 +9,7 @@ from evaluation.problems.configuration import RunConfig
 from evaluation.problems.kit import ProblemOptions
 from evaluation.problems.kits import choose_kit
 from evaluation.problems.placement import steps
-from evaluation.problems.placement.choices import NO_CHOICE, no_choice, refuse_no_choice
+from evaluation.problems.placement.choices import NO_CHOICE, no_choice, refuse_no_choice, taken_for_one
 from evaluation.problems.placement.kit import fitted
 from evaluation.problems.placement.reporting import limits_of
 from logs_schema import Archive, ArchiveWriter
@@ -143,3 +143,22 @@ def test_of_a_log_that_never_names_a_node_none_are_asked_for(tmp_path, cores, to
         "--problem ordering --processors SIZE, in a job's configuration a table [order]"
         in caught.value.advice
     )
+
+
+@pytest.mark.parametrize(
+    ("num_services", "words"), [(40, ""), (42, "2 of 42 services, with 2% of the requests")]
+)
+def test_labels_that_are_not_told_apart_are_counted(tmp_path, num_services, words):
+    nodes = [{"node_id": f"n{i}", "site": "here", "tier": "pool", "cpu_cores": 4.0} for i in range(2)]
+    common = [f"s{i % 40}" for i in range(80)]
+    services = [*common, *(f"rare {i}" for i in range(num_services - 40))]
+    rows = [
+        request(i, 0, 100.0 * i, 50.0, ran_node="n0", candidates=None, service=service)
+        for i, service in enumerate(services)
+    ]
+    with ArchiveWriter(tmp_path / "log") as writer:
+        writer.write("nodes", table_of(NODES, nodes), source="made")
+        writer.write("requests", table_of(REQUESTS, rows), source="made")
+    archive = Archive(tmp_path / "log")
+    said = taken_for_one(archive, fit_encoding(archive, DAYS[:1]), DAYS[:1])
+    assert (words in said) if words else not said

@@ -1,6 +1,7 @@
 """Whether a log leaves a scheduler any choice of node: without one nothing can be trained in its twin."""
 
 import datetime as dt
+from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -8,6 +9,7 @@ from logs_schema import Archive
 from logs_schema.errors import ConfigError, first
 from logs_schema.product import read_manifest
 from logs_schema.tables import REQUESTS
+from twin.placement.columns import MAX_VOCABULARY
 from twin.placement.encoding import Encoding
 from twin.placement.log_windows import refuse_undecided
 from twin.placement.model import load_encoding
@@ -68,6 +70,26 @@ def own_nodes(encoding: Encoding) -> str:
         f"no request lists candidates, and by the log queues are bound to nodes ({first(each)}): policies keep to "
         "that; a column candidates says otherwise"
     )
+
+
+def taken_for_one(archive: Archive, encoding: Encoding, days: Sequence[dt.date]) -> str:
+    """Of which labels the rarer ones are not told apart, in words; empty where all are."""
+    cluster = encoding.cluster
+    known = {"service": cluster.services, "scenario": cluster.scenarios, "queue": cluster.queues}
+    full = [kind for kind, labels in known.items() if len(labels) > MAX_VOCABULARY]
+    if not full:
+        return ""
+    counts: dict[str, Counter[str]] = {kind: Counter() for kind in full}
+    for batch in archive.scan(REQUESTS.name, days=days, columns=full):
+        for kind in full:
+            counts[kind].update(label for label in batch[kind].to_pylist() if label is not None)
+    told = []
+    for kind, found in counts.items():
+        rare = {label: number for label, number in found.items() if label not in known[kind]}
+        if rare:
+            share = sum(rare.values()) / found.total()
+            told.append(f"{len(rare):,} of {len(found):,} {kind}s, with {share:.0%} of the requests")
+    return f"rare labels are taken for one, 'unknown': {'; '.join(told)}" if told else ""
 
 
 def no_choice_in(twin: Path) -> str:

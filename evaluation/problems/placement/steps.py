@@ -26,6 +26,7 @@ from evaluation.problems.placement.choices import (
     no_choice,
     own_nodes,
     refuse_no_choice,
+    taken_for_one,
     untrainable,
 )
 from evaluation.problems.placement.comparing import COMPARISON_CODE, compare_case
@@ -92,8 +93,8 @@ def build_twin(out: Path, archive_path: Path, config: RunConfig, progress: Progr
     if without:
         progress.note(f"warning: {untrainable(without)}")
     bound = own_nodes(encoding)
-    if bound:
-        progress.note(bound)
+    for told in filter(None, (bound, taken_for_one(archive, encoding, train_days))):
+        progress.note(told)
     with progress.stage(f"fit on {len(train_days)} {'day' if len(train_days) == 1 else 'days'}"):
         twin = fit_twin(
             jax.random.key(seed),
