@@ -17,7 +17,7 @@ from offline_rl.runner.questions import MIN_QUESTIONS
 MAX_QUESTIONS, MAX_DESCRIBED = 32, 20_000
 """Questions of a bundle, and the choices that all of them together describe."""
 ROUNDING = 1e-6
-"""By so much of itself, and of 1 at least, a feature may be rounded."""
+"""By so much of itself a feature may be rounded; zeros are exact."""
 
 
 def drawn_questions(
@@ -75,11 +75,11 @@ def steady_rows(
     num_features = choices.shape[-1]
     for part in np.random.default_rng(0).uniform(-ROUNDING, ROUNDING, (2, num_features + context.shape[-1])):
         for sign in (-1.0, 1.0):
-            moved = [
-                (seen + sign * of_feature * np.maximum(1.0, np.abs(seen))).astype(np.float32)
+            moved = (
+                (seen * (1.0 + sign * of_feature)).astype(np.float32)
                 for seen, of_feature in ((choices, part[:num_features]), (context, part[num_features:]))
-            ]
-            away = np.abs(exported.network(*moved, legal) - logits)
+            )
+            away = np.abs(exported.network(next(moved), next(moved), legal) - logits)
             steady &= np.all(np.where(legal, away <= allowed, True), axis=1)
     return steady
 

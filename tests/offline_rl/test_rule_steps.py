@@ -14,7 +14,7 @@ from offline_rl.runner.placement_form import PLACEMENT_FORM
 from tests.offline_rl.bundles import made_system
 from twin.placement.features import NODE_FEATURES
 
-PARAMS = rule_params("expected_on_time", price=0.05)
+PARAMS = rule_params("expected_on_time", price=0.05, behind_scale=0.5)
 
 
 def exported_rule() -> ExportedPolicy:
