@@ -37,21 +37,6 @@ def fitted(tmp_path, rounds: int, wait_s: float, *, memory: float = 1.0, cores: 
     return fit_encoding(archived(tmp_path / "log", nodes, rows), DAYS[:1])
 
 
-def test_shares_that_were_rounded_up_do_not_hide_what_is_scarce(tmp_path):
-    """Two thirds of a GPU as .667: three fill two GPUs and begin at once; now and then one more comes, and waits."""
-    nodes = [
-        {"node_id": f"m{i}", "site": "here", "tier": "pool", "cpu_cores": 8.0, "gpus": 2.0} for i in range(2)
-    ]
-    rows = []
-    for number in range(4 * 3 * FEWEST):
-        which, second = number % 4, 100.0 * (number // 4) + number % 4
-        if which == 3 and number % 12 != 3:
-            continue
-        row = request(number, 0, second + 17.0 * (which == 3), 20.0, ran_node="m0", cpu_cores=1.0, gpus=0.667)
-        rows.append(row | {"arrival": request(number, 0, second, 0.0)["arrival"]})
-    assert fit_encoding(archived(tmp_path / "log", nodes, rows), DAYS[:1]).cluster.scarce == (GPUS,)
-
-
 def test_what_requests_wait_for_beside_cores_is_found(tmp_path):
     encoding = fitted(tmp_path, FEWEST, 18.0)
     assert encoding.cluster.scarce == (GPUS,)

@@ -23,9 +23,7 @@ FEWEST = 20
 """Requests that found nobody waiting and cores free, but too little of a resource, without which nothing is told."""
 MOST_AT_ONCE = 0.5
 """Share of them that began at once all the same, at most, where they wait for it."""
-ROUNDED = 0.1
-"""Share of a request by which it may exceed what is free: logs round sevenths of a GPU to .143, seven of which are
-more than one."""
+_TOLERANCE = 1e-6
 
 
 def scarce_resources(
@@ -74,7 +72,7 @@ def _is_short(
     arrival_s, start_s, finish_s = times
     own = np.where(start_s <= arrival_s, demand, 0.0)
     used = _until(arrival_s, start_s, demand) - own - _until(arrival_s, finish_s, demand)
-    return np.asarray((demand > 0.0) & (used + demand > capacity + ROUNDED * demand))
+    return np.asarray((demand > 0.0) & (used + demand > capacity * (1.0 + _TOLERANCE)))
 
 
 def needed_shares(
