@@ -89,6 +89,7 @@ def import_log(
     replace: bool = False,
     progress: Callable[[int], None] | None = None,
     run_tasks: TaskMap | None = None,
+    beside: Path | None = None,
 ) -> ImportReport:
     """Reads a log in one of the formats and writes it as an archive.
 
@@ -102,6 +103,7 @@ def import_log(
         progress: Called with the number of rows read so far, after each chunk.
         run_tasks: Where a task for every part of the log and a task for every day run; None: all is done here, one file
             after the other. The archive is the same.
+        beside: As of `import_parts`.
 
     Raises:
         ConfigError: Paths are none.
@@ -121,7 +123,14 @@ def import_log(
     if run_tasks is not None:
         parts = _parts(module, files, options)
         tally = import_parts(
-            format, parts, out, source=source, facts=facts, replace=replace, run_tasks=run_tasks
+            format,
+            parts,
+            out,
+            source=source,
+            facts=facts,
+            replace=replace,
+            run_tasks=run_tasks,
+            beside=beside,
         )
     else:
         with ArchiveWriter(out, source=source, facts=facts, replace=replace) as writer:

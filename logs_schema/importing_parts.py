@@ -21,8 +21,11 @@ from logs_schema.fragments import read_fragment, write_fragment
 from logs_schema.hashing import json_hash
 from logs_schema.layout import KIND
 from logs_schema.mapping import TaskMap
-from logs_schema.product import verify, writing
+from logs_schema.product import remove_once_in_place, verify, writing
 from logs_schema.tables import REQUESTS, SCHEMA_VERSION
+
+IMPORT_CODE = 11
+"""Raised when a log's lines are read otherwise than before."""
 
 
 @dataclass(frozen=True)
@@ -44,6 +47,7 @@ def import_parts(
     facts: Mapping[str, Any],
     replace: bool,
     run_tasks: TaskMap,
+    beside: Path | None = None,
 ) -> LineTally:
     """Writes a log as the archive `out`, part by part.
 
@@ -56,6 +60,8 @@ def import_parts(
         facts: What is known of the log besides its rows.
         replace: Whether an archive already at `out` may be replaced.
         run_tasks: Where tasks run; they must see the files and `out` under the same paths.
+        beside: Folder that a product is written into of which the archive is a part: what is read is kept beside it,
+            until it is in place. None: beside the archive.
 
     Returns:
         What became of the lines.
@@ -66,8 +72,9 @@ def import_parts(
     """
     out, extra = out.absolute(), dict[str, Any]()
     whole = {"format": format, "source": dict(source), "facts": dict(facts), "num_parts": len(parts)}
-    wanted = json_hash(whole)
-    unfinished = out.parent / f".unfinished-import-{wanted[:16]}"
+    wanted = json_hash(whole | {"code": IMPORT_CODE})
+    whole_product = out if beside is None else beside.absolute()
+    unfinished = whole_product.parent / f".unfinished-import-{wanted[:16]}"
     items = [
         _LogPart(format, tuple(file.absolute() for file in part), given, unfinished / f"part-{number}")
         for number, (part, given) in enumerate(parts)
@@ -85,7 +92,7 @@ def import_parts(
         tables, out_of_order = assemble(root, folders, run_tasks)
         recorded = dict(facts) | {"num_out_of_order": out_of_order.get(REQUESTS.name, 0)}
         extra |= {"schema_version": SCHEMA_VERSION, "tables": tables, "facts": recorded}
-    shutil.rmtree(unfinished, ignore_errors=True)
+    remove_once_in_place(whole_product, unfinished)
     return tally
 
 

@@ -86,14 +86,16 @@ def load_structure(path: Path, structure: PyTree) -> PyTree:
     return jax.tree.unflatten(jax.tree.structure(structure), [arrays[name] for name in names])
 
 
-def kept_arrays(file: Path | None, make: Callable[[], PyTree], structure: Callable[[], PyTree]) -> PyTree:
-    """What `make` makes, from its file where it was saved before; `structure` as of `load_structure`. None saves
-    nothing."""
+def kept_arrays(
+    file: Path | None, make: Callable[[], PyTree], structure: Callable[[], PyTree] | None = None
+) -> PyTree:
+    """What `make` makes, from its file where it was saved before; `structure` as of `load_structure`, nested
+    dictionaries without one. No file saves nothing."""
     if file is None:
         return make()
     if not file.exists():
         save_arrays(file, make())
-    return load_structure(file, structure())
+    return load_nested(file) if structure is None else load_structure(file, structure())
 
 
 def load_nested(path: Path) -> dict[str, PyTree]:

@@ -51,6 +51,7 @@ class Unfinished:
         config: Any,
         seed: int | None = None,
         engine: EngineConfig = HERE,
+        progress: Progress | None = None,
     ) -> "Unfinished":
         """The units of the product that is written into `out`.
 
@@ -61,9 +62,13 @@ class Unfinished:
             config: Everything else they depend on, JSON or dataclasses.
             seed: Their random seed, or None.
             engine: Engine that makes units ahead.
+            progress: Where to say that there are units of an earlier run.
         """
         wanted, out = fingerprint(kind, made_from, to_plain(config), seed), out.absolute()
-        return Unfinished(out.parent / f".{UNFINISHED}-{kind}-{wanted[:16]}", engine, out)
+        folder = out.parent / f".{UNFINISHED}-{kind}-{wanted[:16]}"
+        if progress is not None and folder.is_dir():
+            progress.note(f"{kind}: goes on with what an earlier run has finished, in {folder}")
+        return Unfinished(folder, engine, out)
 
     def ahead(
         self,

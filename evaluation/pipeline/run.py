@@ -34,12 +34,11 @@ from logs_schema.errors import ConfigError
 from logs_schema.formats.finding import find_format
 from logs_schema.formats.pool_size import parse_capacity
 from logs_schema.importing import import_log, source_files
+from logs_schema.importing_parts import IMPORT_CODE
 from logs_schema.progress import Progress
 
 Products = Mapping[str, Path]
 ARCHIVE, BUNDLE = "archive", "bundle"
-IMPORT_CODE = 11
-"""Raised when a log's lines are read otherwise than before."""
 
 
 def run(
@@ -119,6 +118,7 @@ def archive_step(log: LogConfig, here: Path, engine: EngineConfig = HERE) -> Ste
                 capacity=capacity,
                 progress=stage,
                 run_tasks=None if engine.is_here else tasks,
+                beside=out,
             )
         progress.note(str(report.lines))
         for notice in report.notices:

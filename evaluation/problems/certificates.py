@@ -83,7 +83,7 @@ def build_certificate(
     kit, archive = kit_of(twin_path), Archive(archive_path)
     kit.refuse_other_system(archive, twin_path)
     certifier = kit.certifier(twin_path, population)
-    keep = _unfinished(out, archive, twin_path, days, config, population, engine)
+    keep = _unfinished(out, archive, twin_path, days, config, population, engine, progress)
     try:
         certificate = certifier.certify(archive, days, config, progress, keep)
     except ProductError:
@@ -113,6 +113,7 @@ def _unfinished(
     config: CertifyConfig,
     population: Path | None,
     engine: EngineConfig,
+    progress: Progress,
 ) -> Unfinished:
     """What of this very certificate is measured already."""
     made_from = {"archive": archive.content_hash, "twin": read_manifest(twin_path, "twin").content_hash}
@@ -120,4 +121,4 @@ def _unfinished(
         files = sorted(file for file in population.rglob("*") if file.is_file())
         made_from["population"] = json_hash({file.name: file_hash(file) for file in files})
     settings = {"certify": config, "days": days, "code": CERTIFICATE_CODE}
-    return Unfinished.beside(out, KIND, made_from, settings, config.seed, engine)
+    return Unfinished.beside(out, KIND, made_from, settings, config.seed, engine, progress)

@@ -39,7 +39,8 @@ from logs_schema.calendar import DAY_S
 from logs_schema.errors import ConfigError
 from logs_schema.progress import Progress
 from offline_rl.autoscaling.config import SCALE_CODE
-from offline_rl.recipes.scaling_training import POD_RULES, ScalingTask
+from offline_rl.recipes.scaling_task import ScalingTask
+from offline_rl.recipes.scaling_training import POD_RULES
 from offline_rl.rules.autoscaling.autoscaler import Autoscaler, Played, follow, free_config
 from offline_rl.rules.autoscaling.published import NAMES as RULES
 from offline_rl.rules.autoscaling.published import Setting, autoscalers

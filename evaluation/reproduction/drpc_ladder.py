@@ -19,14 +19,8 @@ from evaluation.problems.autoscaling.certifying import value_off_by
 from evaluation.reproduction.drpc_learners import load_params, school_of
 from logs_schema.progress import Progress
 from offline_rl.autoscaling.config import SCALE_CODE, ScaleConfig
-from offline_rl.recipes.scaling_training import (
-    POD_RULES,
-    STUDENTS,
-    TEACHERS,
-    ScalingTask,
-    trained_autoscaler,
-    try_in_twin,
-)
+from offline_rl.recipes.scaling_task import ScalingTask
+from offline_rl.recipes.scaling_training import POD_RULES, STUDENTS, TEACHERS, trained_autoscaler, try_in_twin
 from offline_rl.rules.autoscaling.published import Setting
 
 CHOICES = "choices.json"

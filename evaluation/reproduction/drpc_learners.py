@@ -25,14 +25,8 @@ from offline_rl.autoscaling.config import SCALE_CODE, ScaleConfig
 from offline_rl.autoscaling.students import Lessons, StudentConfig, lessons_of, student_policy, train_students
 from offline_rl.autoscaling.teaching import TeacherConfig, teach, teacher_policy, train_teacher
 from offline_rl.networks import example_of
-from offline_rl.recipes.scaling_training import (
-    EPISODE,
-    TEACHERS,
-    ScalingTask,
-    guarded,
-    logged_cost,
-    systems_to_learn_in,
-)
+from offline_rl.recipes.scaling_task import ScalingTask, logged_cost
+from offline_rl.recipes.scaling_training import EPISODE, TEACHERS, guarded, systems_to_learn_in
 from offline_rl.rules.autoscaling.autoscaler import Autoscaler, learned
 from offline_rl.rules.autoscaling.imitation import students_of, teacher_of
 from offline_rl.rules.autoscaling.published import autoscalers, typical_grants

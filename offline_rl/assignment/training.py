@@ -1,6 +1,6 @@
 """Schedulers of many requests at once from the edges of a log: rounds are drawn, networks trained and compared."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import asdict, replace
 from functools import partial
 from pathlib import Path
@@ -19,7 +19,7 @@ from offline_rl.assignment.layers import Params
 from offline_rl.assignment.learning import train_priced
 from offline_rl.assignment.rungs import NETWORK, SEARCHED, climb
 from offline_rl.bundle import read_arrays
-from twin.arrays import save_arrays
+from twin.arrays import kept_arrays, save_arrays
 from twin.assignment.from_logs import EdgesFromLog
 from twin.assignment.log_rounds import MAX_EDGES, LogRounds, LogRoundsConfig
 from twin.assignment.persistence import load_edges, save_edges
@@ -58,7 +58,7 @@ def build_policy(
     config: AssignConfig,
     seed: int,
     progress: Progress,
-    keep: Callable[[int, Callable[[], Params]], Params] = lambda _seed, train: train(),
+    keep: Path | None = None,
 ) -> dict[str, Any]:
     """Trains a network for every seed, climbs the ladder, writes all of it into `out`; facts of the product.
 
@@ -68,7 +68,7 @@ def build_policy(
         config: How.
         seed: Of everything drawn; networks have `1000 * seed` and their own.
         progress: Where to show how far it is.
-        keep: (seed, training) -> what it trained, or what is kept of an earlier run of it.
+        keep: Folder that saves what is done; a second call goes on from there.
     """
     rounds, seeds = rounds_of(edges, config), [1000 * seed + one for one in config.seeds]
     setting = AssignerSetting(
@@ -88,7 +88,8 @@ def build_policy(
     assigners: dict[str, Assigner] = {}
     with progress.stage("networks", unit="updates") as stage:
         for one in seeds:
-            params = keep(one, partial(train_priced, one, rounds.draw, config.learning, stage))
+            train = partial(train_priced, one, rounds.draw, config.learning, stage, keep)
+            params = kept_arrays(keep and keep / _file(one), train)
             save_network(out, one, params)
             assigners[f"{NETWORK}-{one}"] = Assigner(setting, params)
     with progress.stage("ladder"):

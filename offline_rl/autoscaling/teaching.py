@@ -5,6 +5,7 @@ and the teacher says what it would have done there (DAgger; Ross, Gordon and Bag
 """
 
 from dataclasses import dataclass, field
+from pathlib import Path
 
 import jax
 import jax.numpy as jnp
@@ -22,7 +23,8 @@ from offline_rl.autoscaling.students import (
 )
 from offline_rl.deterministic import DeterministicNetworks
 from offline_rl.networks import example_of
-from offline_rl.training_loop import in_twin, train
+from offline_rl.selecting import train_kept
+from offline_rl.training_loop import in_twin
 from twin.autoscaling.config import AutoscalingConfig
 from twin.autoscaling.observing import Seen
 from twin.autoscaling.problem import ScalingAction
@@ -32,6 +34,8 @@ from twin.rollout import rollout
 
 NUM_ROUNDS, NUM_STEPS, NUM_STREAMS = 6, 240, 8
 """Of lessons (from the second on the students act); intervals of a round; copies of the twin in a round."""
+UPDATES_PER_SAVE = 25
+"""Of a teacher that is kept on the way: all of its experience is saved with it."""
 
 
 @dataclass(frozen=True)
@@ -57,13 +61,16 @@ class TeacherConfig:
 
 
 def train_teacher(
-    key: Array, environment: Environment, config: TeacherConfig | None = None
+    key: Array,
+    environment: Environment,
+    config: TeacherConfig | None = None,
+    checkpoint: Path | None = None,
 ) -> tuple[PyTree, PyTree]:
-    """The teacher's parameters, and curves of its training."""
+    """The teacher's parameters, and curves of its training; `checkpoint` as of `train_kept`."""
     config = config or TeacherConfig()
     algorithm = td3(example_of(environment), config.td3)
     experience = in_twin(environment, config.steps, (config.streams,))
-    state, info = train(key, algorithm, experience, config.updates)
+    state, info = train_kept(key, algorithm, experience, config.updates, checkpoint, UPDATES_PER_SAVE)
     return state.params.actor, info
 
 

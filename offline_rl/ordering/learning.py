@@ -7,6 +7,7 @@ them.
 """
 
 from collections.abc import Sequence
+from pathlib import Path
 from typing import NamedTuple
 
 import jax
@@ -19,7 +20,7 @@ from offline_rl.ordering.index import SMITH, Index
 from offline_rl.ordering.predicting import RunTimeSamples, fit_predictor, samples_of
 from offline_rl.ordering.programs import OrderTrainingConfig, Programs, problem_config
 from twin.contracts import PyTree
-from twin.fitting_loop import FitProgress, fit_keeping_best
+from twin.fitting_loop import Checkpoint, FitProgress, fit_keeping_best
 from twin.ordering.generated import generated_days
 from twin.ordering.job_windows import JobWindows, cut_job_windows, standing_order
 from twin.ordering.population import JobPopulation
@@ -203,6 +204,7 @@ def train_order(
     config: OrderTrainingConfig,
     stage: Stage,
     done: int = 0,
+    checkpoint: Path | None = None,
 ) -> TrainedOrder:
     """Trains one policy in the twin.
 
@@ -214,6 +216,7 @@ def train_order(
         config: how.
         stage: where to show how far it is.
         done: updates that the stage has behind it.
+        checkpoint: file (.npz) that keeps everything after every evaluation; resumed from where it exists.
     """
     windows, held_out = (jax.tree.map(jnp.asarray, one) for one in (data.train, data.held_out))
     key_begin, key_updates, key_play = jax.random.split(jax.random.key(seed), 3)
@@ -239,6 +242,7 @@ def train_order(
         kept=lambda state: state.params.actor,
         first_evaluation=lambda: evaluate(first),
         last_of_equals=True,
+        checkpoint=Checkpoint(checkpoint, jax.random.key(seed)),
         on_evaluation=show,
     )
     return TrainedOrder(jax.tree.map(np.asarray, fit.best), fit.losses, fit.curves)

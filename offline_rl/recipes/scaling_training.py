@@ -10,13 +10,13 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from logs_schema.errors import ConfigError, first
-from logs_schema.progress import Progress
+from logs_schema.progress import Progress, Stage, unseen
 from offline_rl.autoscaling.config import TEACHER_REWARDS, ScaleConfig
 from offline_rl.autoscaling.ladder import ScalingChoice, choose_autoscaler
 from offline_rl.autoscaling.students import StudentConfig, student_policy
 from offline_rl.autoscaling.teaching import TeacherConfig, teach, teacher_policy, train_teacher
 from offline_rl.bundle import read_arrays
+from offline_rl.recipes.scaling_task import KEPT_SHARE, ScalingTask, setting_of
 from offline_rl.rules.autoscaling.autoscaler import Autoscaler, Played, follow, free_config, learned
 from offline_rl.rules.autoscaling.horizontal_pod import PodAutoscalerConfig
 from offline_rl.rules.autoscaling.imitation import students_of, teacher_of
@@ -25,13 +25,12 @@ from offline_rl.rules.autoscaling.published import autoscalers, typical_grants
 from offline_rl.rules.autoscaling.rate_target import static
 from offline_rl.rules.autoscaling.rescue import core_s_per_request, rescued
 from offline_rl.runner.scaling import TEACHER, DeploymentSetting, ScalingSetting, write_setting
-from twin.arrays import save_arrays
+from twin.arrays import kept_arrays, save_arrays
 from twin.autoscaling.answers import twin_response
-from twin.autoscaling.config import AutoscalingConfig, GrantLimits
 from twin.autoscaling.laws import drifting
 from twin.autoscaling.persistence import ApplicationTwin
 from twin.autoscaling.problem import autoscaling_problem
-from twin.autoscaling.rewards import Reward, cost_under_slo, granted_cores
+from twin.autoscaling.rewards import Reward, cost_under_slo
 from twin.autoscaling.scaling_log import ScalingLog
 from twin.autoscaling.types import Grants, kept_objective, quantile_s
 from twin.autoscaling.workload import LEVEL_SPREAD, made_rates
@@ -39,7 +38,6 @@ from twin.contracts import Array, Environment, Policy, PyTree
 from twin.environment import environment
 from twin.nested import nested
 
-KEPT_SHARE = 0.9
 POD_RULES = ("hpa_calibrated", "hpa_sized")
 """The rules that a bundle can hold; one is handed over where nothing learned surely beats it."""
 RULES = ("hpa", *POD_RULES, "rate_target", "lookahead")
@@ -53,15 +51,6 @@ TRAINING_SEED, TRIAL_SEED, DAYS, EPISODE = 11, 12, 30, 240
 
 Params = dict[str, PyTree]
 Found = TypeVar("Found")
-Keep = Callable[[int, Callable[[], Params]], Params]
-"""(seed, training) -> what it trained, or what is kept of an earlier run of it."""
-
-
-class ScalingTask(NamedTuple):
-    """What is decided about, and what counts."""
-
-    scaling: AutoscalingConfig
-    limits: GrantLimits
 
 
 class ScalingTrial(NamedTuple):
@@ -90,48 +79,6 @@ class ScalingTrial(NamedTuple):
             "gain_least": taken.least, "off_by": self.off_by, "held_back": taken.why,
             "over_log": self.over_log,
         }  # fmt: skip
-
-
-def setting_of(config: ScaleConfig, twin: ApplicationTwin, log: ScalingLog) -> ScalingTask:
-    """Objective and limits: what was asked for, and where the log has been.
-
-    Raises:
-        ConfigError: No objective is named, and the log has no quantiles that it would follow from; or there is no such
-            deployment to keep fixed.
-    """
-    tails_s = log.gateway["response_p95_s"]
-    if config.slo_s is None and np.isnan(tails_s).all():
-        raise ConfigError(
-            "no objective is named, and the log has none of the gateway's 95 % quantiles that it would follow from",
-            where="[scale] slo_s",
-            allowed="seconds within which 95 % of the requests shall be answered",
-            advice="name slo_s in the configuration, or import response_p95_s of the gateway",
-        )
-    slo_s = config.slo_s or float(np.nanquantile(tails_s, KEPT_SHARE))
-    scaling = AutoscalingConfig(
-        interval_s=twin.interval_s,
-        slo_s=slo_s,
-        reach=(1.0, 1.0, 2.0),
-        violation_cores=config.violation_weight * logged_cost(log),
-    )
-    seen = twin.coverage
-    ends = [end(log.memory_granted, axis=0) for end in (np.nanmin, np.nanmax)]
-    if unknown := sorted(set(config.fixed) - set(log.deployments)):
-        raise ConfigError(
-            f"the log has no deployment {first(unknown)}",
-            where="[scale] fixed",
-            allowed=", ".join(log.deployments),
-        )
-    fixed = np.isin(log.deployments, config.fixed)
-    most = np.where(fixed, seen.most_replicas, np.ceil(seen.most_replicas * config.replicas_beyond))
-    leaves = (seen.least_cores, seen.most_cores, *ends, np.where(fixed, most, 1.0), most)
-    return ScalingTask(scaling, GrantLimits(*(jnp.asarray(leaf, jnp.float32) for leaf in leaves)))
-
-
-def logged_cost(log: ScalingLog) -> float:
-    """Mean cost of what a log granted, in cores."""
-    granted = log.columns["cpu_cores"], log.memory_granted, log.columns["num_replicas"]
-    return float(jnp.nanmean(granted_cores(Grants(*map(jnp.asarray, granted))), axis=0).sum())
 
 
 def scaling_setting(
@@ -187,28 +134,39 @@ def build_policy(
     *,
     off_by: float = 0.0,
     is_trusted: bool = True,
-    keep: Keep = lambda _seed, train: train(),
+    keep: Path | None = None,
 ) -> dict[str, Any]:
     """Calibrates and trains what there is, tries all of it in the twin, and takes what is handed over (`try_in_twin`);
-    facts of the product."""
+    facts of the product. What is done is saved in the folder `keep`: a second call goes on from there."""
     setting = setting_of(config, twin, log)
     candidates: dict[str, Autoscaler] = {}
     chosen: dict[str, Mapping[str, float]] = {}
     with progress.stage("calibrate", unit="rules") as stage:
-        rules = autoscalers(*setting, twin, log, config.trial_episodes, RULES)
+        rules = autoscalers(*setting, twin, log, config.trial_episodes, RULES, keep)
         for done, (name, make) in enumerate(rules.items(), 1):
             made = make()
             candidates[name], chosen[name] = made.autoscaler, made.chosen
             stage(float(done), float(len(rules)))
-    with progress.stage("train", unit="seeds") as stage:
-        for done, seed in enumerate(seeds if config.updates else (), 1):
-            params = keep(seed, partial(_trained, twin, log, setting, config, candidates["lookahead"], seed))
+    with progress.stage("train", unit="networks") as stage:
+        for done, seed in enumerate(seeds if config.updates else ()):
+            shown = partial(_show, stage, done, len(seeds))
+            params = _trained(twin, log, setting, config, candidates["lookahead"], seed, shown, keep)
             save_arrays(out / policies_file(seed), params)
             candidates |= {
                 f"{name}-{seed}": trained_autoscaler(twin, setting, name, one) for name, one in params.items()
             }
-            stage(float(done), float(len(seeds)))
-    trial = try_in_twin(candidates, twin, log, setting, config, off_by=off_by, is_trusted=is_trusted)
+    with progress.stage("try in the twin", unit="autoscalers") as stage:
+        trial = try_in_twin(
+            candidates,
+            twin,
+            log,
+            setting,
+            config,
+            off_by=off_by,
+            is_trusted=is_trusted,
+            stage=stage,
+            keep=keep,
+        )
     write_setting(out, scaling_setting(twin, setting, PodAutoscalerConfig(**chosen[trial.rule])))
     return {
         "objective_s": setting.scaling.slo_s,
@@ -230,6 +188,8 @@ def try_in_twin(
     *,
     off_by: float,
     is_trusted: bool,
+    stage: Stage = unseen,
+    keep: Path | None = None,
 ) -> ScalingTrial:
     """Tries autoscalers in fresh days of the twin and chooses the one that is handed over.
 
@@ -239,9 +199,15 @@ def try_in_twin(
         setting: What is decided about.
         config: Number and length of the episodes.
         off_by, is_trusted: As of `choose_autoscaler`.
+        stage: Where to show how far it is.
+        keep: Folder that saves what was tried.
     """
     rates, starts = _trial_days(twin, config)
-    tried = {name: _tried(one, twin, log, setting, config, rates, starts) for name, one in candidates.items()}
+    tried: dict[str, dict[str, np.ndarray]] = {}
+    for done, (name, one) in enumerate(candidates.items()):
+        stage(float(done), float(len(candidates)), name)
+        attempt = partial(_tried, one, twin, log, setting, config, rates, starts)
+        tried[name] = kept_arrays(keep and keep / f"tried-{name}.npz", attempt)
     means = {
         name: {word: float(np.mean(value)) for word, value in one.items()} for name, one in tried.items()
     }
@@ -321,20 +287,38 @@ def systems_to_learn_in(
 
 
 def _trained(
-    twin: ApplicationTwin, log: ScalingLog, setting: ScalingTask, config: ScaleConfig, planner: Autoscaler, seed: int
+    twin: ApplicationTwin, log: ScalingLog, setting: ScalingTask, config: ScaleConfig, planner: Autoscaler, seed: int,
+    shown: Callable[[int, str], None], keep: Path | None,
 ) -> Params:  # fmt: skip
-    """Teachers and students, of TD3 and of the planner."""
+    """Teachers and students, of TD3 and of the planner; each is kept, and the teacher of TD3 on the way."""
     scaling, limits = setting
     reward = TEACHER_REWARDS[config.teacher_reward]()
     system, moving = systems_to_learn_in(twin, log, setting, reward, TRAINING_SEED)
     teacher_config, key = TeacherConfig(updates=config.updates), jax.random.key(seed)
-    params: Params = {"teacher": train_teacher(key, system, teacher_config)[0]}
-    teacher = teacher_policy(params["teacher"], teacher_config)
-    for name, student in TAUGHT.items():
-        params[name] = teach(key, system, scaling, teacher, student).params
-    params["teacher_lookahead"] = teacher_of(key, moving, scaling, limits, planner)
-    params[PLANNED] = students_of(key, system, scaling, limits, planner, STUDENTS[PLANNED]).params
+    on_the_way = keep and keep / f"teacher-{seed}-on-the-way.npz"
+
+    def taught_by(student: StudentConfig) -> PyTree:
+        return teach(key, system, scaling, teacher_policy(params["teacher"], teacher_config), student).params
+
+    makers: dict[str, Callable[[], PyTree]] = {
+        "teacher": lambda: train_teacher(key, system, teacher_config, on_the_way)[0],
+        **{name: partial(taught_by, student) for name, student in TAUGHT.items()},
+        "teacher_lookahead": lambda: teacher_of(key, moving, scaling, limits, planner),
+        PLANNED: lambda: students_of(key, system, scaling, limits, planner, STUDENTS[PLANNED]).params,
+    }
+    params: Params = {}
+    for done, (name, make) in enumerate(makers.items()):
+        shown(done, name)
+        params[name] = kept_arrays(keep and keep / f"{name}-{seed}.npz", make)
+        if on_the_way is not None:
+            on_the_way.unlink(missing_ok=True)
     return params
+
+
+def _show(stage: Stage, begun: int, num_seeds: int, done: int, name: str) -> None:
+    """Shows how many networks are trained, and which one is next."""
+    number = len(TAUGHT) + len(TEACHERS) + 1
+    stage(float(begun * number + done), float(num_seeds * number), name)
 
 
 def policies_file(seed: int) -> str:

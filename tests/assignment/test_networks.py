@@ -5,6 +5,7 @@ import numpy as np
 import pytest
 
 from logs_schema.errors import ConfigError
+from offline_rl.assignment import learning
 from offline_rl.assignment.config import LearningConfig
 from offline_rl.assignment.corais import CoraisNetwork, corais_logits, corais_params
 from offline_rl.assignment.decoding import DecodingConfig, best_of_samples, decode, greedy, likely
@@ -109,11 +110,11 @@ def test_training_learns_where_work_is_quick():
     """One edge is ten times as quick, nothing else matters: reinforcement finds it, imitation copies it."""
     law = InstanceConfig(2, 2, 6, replicas=(1, 10), s_per_mib=(1.0, 1.0), backlogs=(0, 0), transfer_s=0.0)
     held_out = draw_instances(np.random.default_rng(9), law, 40)
-    learning = LearningConfig(num_updates=80, batch=16, num_samples=16, learning_rate=1e-3)
+    reinforcing = LearningConfig(num_updates=80, batch=16, num_samples=16, learning_rate=1e-3)
     imitating = LearningConfig(
         0, 16, 2, 1e-2, imitation_updates=80, imitation_instances=40, solver_restarts=2
     )
-    trained, ours = train_corais(0, law, SMALL, learning), train_priced(0, law, imitating)
+    trained, ours = train_corais(0, law, SMALL, reinforcing), train_priced(0, law, imitating)
     random_s, corais_s, ours_s = [], [], []
     for row in range(40):
         instance, rng = row_of(held_out, row), np.random.default_rng(row)
@@ -123,6 +124,37 @@ def test_training_learns_where_work_is_quick():
         ours_s.append(makespan_s(instance.costs, greedy(priced_logits(ours, pairs_of(instance.costs)))))
     assert np.mean(corais_s) < 0.8 * np.mean(random_s)
     assert np.mean(ours_s) < 0.8 * np.mean(random_s)
+
+
+def test_a_training_that_is_killed_goes_on_to_the_same_bits(monkeypatch, tmp_path):
+    """Killed while the solver answers, while it imitates and while it reinforces; the generator's state is kept."""
+    monkeypatch.setattr(learning, "INSTANCES_PER_SAVE", 3)
+    monkeypatch.setattr(learning, "UPDATES_PER_SAVE", 4)
+    law, solve, solved = InstanceConfig(2, 2, 6), learning.insertion_local_search, []
+    config = LearningConfig(8, 4, 4, 1e-2, imitation_updates=8, imitation_instances=8, solver_restarts=2)
+
+    def solving(costs, search, rng):
+        solved.append(1)
+        if len(solved) == 5:
+            raise KeyboardInterrupt
+        return solve(costs, search, rng)
+
+    def dying(number):
+        def stage(done, *_):
+            if done == number:
+                raise KeyboardInterrupt
+
+        return stage
+
+    calm = train_priced(0, law, config)
+    monkeypatch.setattr(learning, "insertion_local_search", solving)
+    monkeypatch.setattr(learning, "UPDATES_PER_SHOWN", 1)
+    for number in (16, 6, 13):
+        with pytest.raises(KeyboardInterrupt):
+            train_priced(0, law, config, dying(number), tmp_path)
+    found = train_priced(0, law, config, None, tmp_path)
+    assert len(solved) == 5 + 5  # three answers were kept
+    jax.tree.map(np.testing.assert_array_equal, found, calm)
 
 
 def test_impossible_networks_and_training_are_refused():

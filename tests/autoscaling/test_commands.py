@@ -36,7 +36,8 @@ from logs_schema.errors import ConfigError, FormatError
 from logs_schema.product import writing
 from logs_schema.progress import SilentProgress
 from offline_rl.autoscaling.config import ScaleConfig
-from offline_rl.recipes.scaling_training import policy_of, setting_of
+from offline_rl.recipes.scaling_task import setting_of
+from offline_rl.recipes.scaling_training import policy_of
 from offline_rl.runner.scaling import FORMS, load_scaling
 from twin import fit
 from twin.autoscaling.config import AutoscalingConfig

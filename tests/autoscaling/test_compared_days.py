@@ -25,7 +25,7 @@ from evaluation.problems.usual_refresh import usual_refresh
 from evaluation.simulator.applications.presets import application
 from logs_schema.errors import ArchiveError, ConfigError
 from logs_schema.progress import SilentProgress
-from offline_rl.recipes.scaling_training import ScalingTask
+from offline_rl.recipes.scaling_task import ScalingTask
 from offline_rl.rules.autoscaling.autoscaler import Autoscaler
 from offline_rl.rules.autoscaling.horizontal_pod import PodAutoscalerConfig, horizontal_pod
 from tests.autoscaling.test_twin import CONFIG, LIMITS, made_log

@@ -10,25 +10,75 @@ import pytest
 
 from evaluation.comparison.entries import PolicyFacts
 from evaluation.jobs.unfinished import NOTHING_KEPT, Unfinished
-from evaluation.problems.autoscaling import comparing, kit
+from evaluation.problems.autoscaling import comparing
 from logs_schema.progress import SilentProgress
+from offline_rl.autoscaling.config import ScaleConfig
+from offline_rl.autoscaling.students import Students
+from offline_rl.recipes import scaling_training
+from offline_rl.recipes.scaling_task import ScalingTask
+from offline_rl.rules.autoscaling import published
+from tests.autoscaling.test_twin import CONFIG, LIMITS, LOG
+from twin.autoscaling.fitting import LawsConfig, coverage_of, fit_laws
+from twin.autoscaling.persistence import ApplicationTwin
+from twin.autoscaling.workload import fit_load
+
+LAWS = fit_laws(LOG, LawsConfig(members=1, updates=1))
+SYSTEM = (
+    ApplicationTwin(LOG.deployments, LOG.interval_s, LAWS, fit_load(LOG), coverage_of(LOG, LAWS)),
+    LOG,
+    ScalingTask(CONFIG, LIMITS),
+)
 
 
-def test_a_training_that_is_killed_keeps_what_its_seeds_learned(tmp_path):
-    """Parameters come from the unit's file, so that they are the same after a kill."""
-    unfinished, trainings = Unfinished(tmp_path / "units"), []
+def test_a_training_that_is_killed_keeps_its_networks(monkeypatch, tmp_path):
+    """Parameters come from the file, so that they are the same after a kill."""
+    made, dies_at = [], 3
 
-    def train():
-        trainings.append(1)
-        return {
-            "teacher": {"params": {"bias": jnp.arange(3.0)}},
-            "students": {"params": {"bias": jnp.ones(2)}},
-        }
+    def learned(name, result):
+        def make(*arguments):
+            made.append(name)
+            if len(made) == dies_at:
+                raise KeyboardInterrupt
+            return result({"params": {"bias": jnp.arange(3.0) + len(name)}})
 
-    first, again = (kit._kept(unfinished, 7, train) for _ in range(2))
-    assert trainings == [1]
-    assert jax.tree.structure(again) == jax.tree.structure(train())
-    jax.tree.map(np.testing.assert_array_equal, first, again)
+        return make
+
+    for name in ("teach", "students_of"):
+        monkeypatch.setattr(scaling_training, name, learned(name, lambda params: Students(params, None)))
+    monkeypatch.setattr(
+        scaling_training, "train_teacher", learned("train_teacher", lambda params: (params, None))
+    )
+    monkeypatch.setattr(scaling_training, "teacher_of", learned("teacher_of", lambda params: params))
+
+    def train(keep):
+        return scaling_training._trained(*SYSTEM, ScaleConfig(), None, 7, lambda *_: None, keep)
+
+    with pytest.raises(KeyboardInterrupt):
+        train(tmp_path)
+    found = train(tmp_path)
+    assert made == ["train_teacher", "teach", "teach", "teach", "teacher_of", "students_of"]
+    calm = train(None)
+    assert jax.tree.structure(found) == jax.tree.structure(calm)
+    jax.tree.map(np.testing.assert_array_equal, found, calm)
+
+
+def test_a_calibration_that_is_killed_keeps_its_settings(monkeypatch, tmp_path):
+    searched = []
+
+    def search(grid, *_, **__):
+        searched.append(len(grid))
+        return 3
+
+    monkeypatch.setattr(published, "calibrated", search)
+    twin, log, task = SYSTEM
+
+    def chosen(keep):
+        rules = published.autoscalers(*task, twin, log, 1, ("hpa_calibrated", "hpa_sized"), keep)
+        return {name: make().chosen for name, make in rules.items()}
+
+    first, again = chosen(tmp_path), chosen(tmp_path)
+    assert first == again == chosen(None)
+    assert searched == 2 * [len(published.POD_GRID), len(published.SIZED_GRID)]
 
 
 def test_a_comparison_that_is_killed_loses_one_autoscaler(monkeypatch, tmp_path):

@@ -9,7 +9,7 @@ import pytest
 
 from logs_schema.errors import ConfigError
 from offline_rl.autoscaling.config import ScaleConfig
-from offline_rl.recipes.scaling_training import setting_of
+from offline_rl.recipes.scaling_task import setting_of
 from offline_rl.rules.autoscaling.horizontal_pod import PodAutoscalerConfig, desired_replicas, stabilised
 from twin.autoscaling.config import AutoscalingConfig, GrantLimits
 from twin.autoscaling.fitting import ScalingCoverage

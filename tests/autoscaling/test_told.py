@@ -22,7 +22,8 @@ from logs_schema.errors import ConfigError, FormatError
 from logs_schema.product import writing
 from offline_rl.autoscaling.config import TEACHER_REWARDS, ScaleConfig
 from offline_rl.recipes import scaling_training
-from offline_rl.recipes.scaling_training import ScalingTask, reachable_s, setting_of
+from offline_rl.recipes.scaling_task import ScalingTask, setting_of
+from offline_rl.recipes.scaling_training import reachable_s
 from tests.autoscaling.test_gateway_forecasts import arm
 from tests.autoscaling.test_scaling_log import archive, row
 from tests.autoscaling.test_twin import CALLS, CONFIG, FLOOR_S, LIMITS, LOG
@@ -171,7 +172,7 @@ def test_the_teacher_learns_from_the_reward_that_is_asked_for(monkeypatch, name,
     """The environment that TD3 gets is worth what the reward says of the same grants and outcome."""
     taught = []
 
-    def caught(_key, system, _config):
+    def caught(_key, system, *_):
         taught.append(system.problem)
         raise StopIteration
 
@@ -179,7 +180,7 @@ def test_the_teacher_learns_from_the_reward_that_is_asked_for(monkeypatch, name,
     laws, task = fit_laws(LOG, LawsConfig(members=1, updates=1)), ScalingTask(CONFIG, LIMITS)
     twin = ApplicationTwin(LOG.deployments, LOG.interval_s, laws, fit_load(LOG), coverage_of(LOG, laws))
     with pytest.raises(StopIteration):
-        scaling_training._trained(twin, LOG, task, ScaleConfig(teacher_reward=name), None, 0)
+        scaling_training._trained(twin, LOG, task, ScaleConfig(teacher_reward=name), None, 0, print, None)
     grants = Grants(*(jnp.full(2, one) for one in (1.0, 0.5, 2.0)))
     outcome = Earned(*(jnp.asarray([one, 2.0 * one]) for one in (0.1, 0.2, 0.1, 0.4, 0.1, 0.7, 0.01)))
     expected = reward(CONFIG, LIMITS, grants, outcome)

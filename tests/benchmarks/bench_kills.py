@@ -1,10 +1,11 @@
 """Killed at random moments until it is done, a job makes what an undisturbed one makes: `python -m
 tests.benchmarks.bench_kills --kills 50`.
 
-One small job of all long steps: an import, answers, a workload model, a game of imitation, a certificate, a clone, PPO
-in the twin, a learner from the log, the ladder, a comparison and a bundle. It is killed (SIGKILL) after a time drawn
-anew for every start, and begun again in a fresh folder whenever it ends. Every end must have the content of the
-undisturbed one; what was lost is told by the processor time that all starts took over that of as many calm runs.
+A small job of all long steps, of placement (an import, answers, a workload model, a game of imitation, a certificate, a
+clone, PPO in the twin, a learner from the log, the ladder, a comparison and a bundle) or of `--problem`. It is killed
+(SIGKILL) after a time drawn anew for every start, and begun again in a fresh folder whenever it ends. Every end must
+have the content of the undisturbed one; what was lost is told by the processor time that all starts took over that of
+as many calm runs, and what a start costs that does nothing by one more start of the calm run.
 """
 
 import argparse
@@ -20,14 +21,80 @@ from collections import Counter
 from pathlib import Path
 from typing import NamedTuple
 
-from logs_schema.product import read_manifest
-from tests.evaluation.test_killed import STEPS, TINY
+import numpy as np
 
-JOB = (
-    TINY.replace('kind = "none"', 'kind = "gan_smmsg"\nnum_rounds = 60')
-    + '[imitation]\nkind = "anchored"\nnum_steps = 40\n[certify]\nmin_rows = 100\nrankings = false\n'
-)
-MADE = (*STEPS, "certificate")
+from logs_schema.product import read_manifest
+from tests.evaluation.test_killed import TINY
+
+JOBS = {
+    "placement": TINY.replace('kind = "none"', 'kind = "gan_smmsg"\nnum_rounds = 60')
+    + '[imitation]\nkind = "anchored"\nnum_steps = 40\n[certify]\nmin_rows = 100\nrankings = false\n',
+    "autoscaling": """
+[log]
+preset = "chain"
+days = 4
+[days]
+num_days = 2
+[shifts]
+shifts = "0d,1d"
+[train]
+seeds = [0]
+[scale]
+updates = 30
+trial_episodes = 2
+trial_steps = 60
+""",
+    "ordering": """
+[log]
+format = "swf"
+paths = ["log.swf"]
+[order]
+num_twin_weeks = 1
+[order.weeks]
+num_train_days = 28
+num_anchors = 2
+shifts = "0d"
+[order.training]
+seeds = [0, 1]
+num_updates = 6
+look_every = 2
+num_streams = 8
+num_steps = 32
+num_episodes = 2
+num_held_out = 1
+clone_updates = 20
+[certify]
+min_rows = 50
+""",
+    "orchestration": """
+[log]
+format = "native"
+paths = ["log"]
+[days]
+num_days = 1
+[shifts]
+shifts = "0d"
+[orchestration]
+num_updates = 10
+""",
+    "assignment": """
+[log]
+preset = "small"
+days = 4
+[days]
+num_days = 2
+[shifts]
+shifts = "0d"
+[assign]
+seeds = [0]
+num_held_out = 8
+[assign.learning]
+num_updates = 400
+imitation_updates = 400
+imitation_instances = 400
+""",
+}
+MADE = ("archive", "twin", "certificate", "policy", "comparison", "bundle")
 LONGEST_S = 40.0
 """From a start to its kill; at least a second."""
 
@@ -38,27 +105,60 @@ class Kills(NamedTuple):
     kills: Counter[str]  # step that was under way -> kills
     ends: int
     equal: int  # of the ends: with the content of the undisturbed run
+    differing: Counter[str]  # step -> ends in which its product is another
     calm_s: float  # processor time of the undisturbed run
+    idle_s: float  # of a start that finds everything done
     all_s: float  # of all starts
+
+
+def write_queue(file: Path) -> None:
+    """Ten weeks of jobs on 16 processors as SWF."""
+    rng, lines = np.random.default_rng(0), ["; UnixStartTime: 1000000000", "; MaxProcs: 16"]
+    for job, arrival in enumerate(np.sort(rng.integers(0, 70 * 86_400, 2000))):
+        asked = int(rng.choice([600, 3600, 36_000], p=[0.5, 0.3, 0.2]))
+        ran, width = max(1, int(asked * rng.uniform(0.05, 1.0))), rng.integers(1, 13)
+        wait_s = rng.integers(0, 4000)
+        lines.append(
+            f"{job} {arrival} {wait_s} {ran} {width} -1 -1 {width} {asked} -1 1 {job % 5} 1 -1 1 -1 -1 -1"
+        )
+    file.write_text("\n".join(lines) + "\n")
+
+
+def prepare(problem: str, folder: Path) -> Path:
+    """A new folder with the job and its log."""
+    folder.mkdir()
+    (folder / "job.toml").write_text(JOBS[problem])
+    if problem == "ordering":
+        write_queue(folder / "log.swf")
+    if problem == "orchestration":
+        log = folder.parent / "log"
+        if not log.exists():
+            subprocess.run([*_cli("simulate"), "--slots", "--days", "4", "--out", str(log)], check=True)
+        (folder / "log").symlink_to(log)
+    return folder
+
+
+def _cli(*words: str) -> tuple[str, ...]:
+    return (sys.executable, "-m", "evaluation.commands.cli", *words)
 
 
 def start(folder: Path) -> "subprocess.Popen[bytes]":
     """The job, in the background."""
-    (folder / "job.toml").write_text(JOB)
-    command = (
-        sys.executable, "-m", "evaluation.commands.cli", "run", "job.toml", "--force", "--out", "work", "--no-progress",
-    )  # fmt: skip
+    command = _cli("run", "job.toml", "--force", "--out", "work", "--no-progress")
     return subprocess.Popen(command, cwd=folder, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
 
 
 def contents(folder: Path) -> dict[str, str]:
     """Content hash of every product."""
-    return {step: read_manifest(folder / "work" / step).content_hash for step in MADE}
+    found = {step: folder / "work" / step for step in MADE}
+    return {step: read_manifest(path).content_hash for step, path in found.items() if path.exists()}
 
 
-def under_way(folder: Path) -> str:
+def under_way(folder: Path, steps: list[str]) -> str:
     """The first step that is not there."""
-    return next((step for step in MADE if not (folder / "work" / step / "manifest.json").exists()), "the end")
+    return next(
+        (step for step in steps if not (folder / "work" / step / "manifest.json").exists()), "the end"
+    )
 
 
 def waited(process: "subprocess.Popen[bytes]") -> tuple[int, float]:
@@ -68,18 +168,17 @@ def waited(process: "subprocess.Popen[bytes]") -> tuple[int, float]:
     return process.returncode, usage.ru_utime + usage.ru_stime
 
 
-def kill_often(num_kills: int, seed: int, root: Path) -> Kills:
+def kill_often(problem: str, num_kills: int, seed: int, root: Path) -> Kills:
     """Runs the job until it was killed so often, and then to its end."""
     drawn = random.Random(seed)
-    calm = root / "calm"
-    calm.mkdir()
+    calm = prepare(problem, root / "calm")
     status, calm_s = waited(start(calm))
     if status:
         raise SystemExit(f"the undisturbed run ended with {status}")
-    wanted, kills, ends, equal, all_s = contents(calm), Counter[str](), 0, 0, 0.0
+    _, idle_s = waited(start(calm))
+    wanted, kills, differing, ends, equal, all_s = contents(calm), Counter[str](), Counter[str](), 0, 0, 0.0
     while sum(kills.values()) < num_kills:
-        folder = root / f"rough-{ends}"
-        folder.mkdir()
+        folder = prepare(problem, root / f"rough-{ends}")
         while True:
             process = start(folder)
             if sum(kills.values()) < num_kills:
@@ -93,10 +192,14 @@ def kill_often(num_kills: int, seed: int, root: Path) -> Kills:
             all_s += spent_s
             if status != -signal.SIGKILL:
                 break
-            kills[under_way(folder)] += 1
+            kills[under_way(folder, list(wanted))] += 1
+        found = contents(folder)
+        differing.update(step for step, content in wanted.items() if found.get(step) != content)
+        remains = [path.name for path in (folder / "work").iterdir() if path.name.startswith(".")]
+        differing.update({"remains": len(remains)} if remains else {})
         ends += 1
-        equal += status == 0 and contents(folder) == wanted
-    return Kills(kills, ends, equal, calm_s, all_s)
+        equal += status == 0 and found == wanted and not remains
+    return Kills(kills, ends, equal, differing, calm_s, idle_s, all_s)
 
 
 def main() -> None:
@@ -106,9 +209,10 @@ def main() -> None:
     )
     parser.add_argument("--kills", type=int, default=50)
     parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--problem", choices=sorted(JOBS), default="placement")
     options = parser.parse_args()
     with tempfile.TemporaryDirectory() as root:
-        found = kill_often(options.kills, options.seed, Path(root))
+        found = kill_often(options.problem, options.kills, options.seed, Path(root))
     print(json.dumps(found._asdict()))
 
 

@@ -120,7 +120,12 @@ def judged_step(parts: RefreshParts, config: RunConfig, held_out: HistorySplit) 
     def build(out: Path, products: Products, progress: Progress) -> None:
         made_from = {name: read_manifest(products[name]).content_hash for name in inputs}
         keep = Unfinished.beside(
-            out, "judged", made_from, {**settings, "code": parts.judge_code}, config.judge.seed
+            out,
+            "judged",
+            made_from,
+            {**settings, "code": parts.judge_code},
+            config.judge.seed,
+            progress=progress,
         )
         history = products["history"] / appending.ARCHIVE
         new, running = (products[name] / BUNDLE for name in ("candidate", "running"))

@@ -3,7 +3,7 @@
 `schedtwin reproduce corais` solves drawn instances of the paper's scales.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -40,9 +40,8 @@ from logs_schema.product import read_manifest
 from logs_schema.progress import Progress
 from offline_rl.assignment.assigner import load_assigner
 from offline_rl.assignment.config import ASSIGN_CODE, AssignConfig
-from offline_rl.assignment.layers import Params
 from offline_rl.assignment.rungs import NETWORK, in_words
-from offline_rl.assignment.training import build_policy, export_policy, read_network, save_network
+from offline_rl.assignment.training import build_policy, export_policy
 from twin.assignment.from_logs import EdgesFromLog, fit_edges, lacking
 from twin.assignment.persistence import load_edges, save_edges
 from twin.problems import ASSIGNMENT as NAME
@@ -119,17 +118,8 @@ def train_plan(config: RunConfig) -> StepPlan:
     def build(out: Path, inputs: Inputs, progress: Progress) -> Facts:
         twin, known = read_manifest(inputs["twin"], "twin"), certification_facts(inputs)
         made_from = {"twin": twin.content_hash, "code": str(ASSIGN_CODE)}
-        keep = Unfinished.beside(out, "policy", made_from, assign, config.seed)
-
-        def kept(seed: int, train: Callable[[], Params]) -> Params:
-            return keep.unit(
-                f"seed-{seed}",
-                train,
-                lambda params, folder: save_network(folder, seed, params),
-                lambda folder: read_network(folder, seed),
-            )
-
-        found = build_policy(out, load_edges(inputs["twin"]), assign, config.seed, progress, kept)
+        keep = Unfinished.beside(out, "policy", made_from, assign, config.seed, progress=progress)
+        found = build_policy(out, load_edges(inputs["twin"]), assign, config.seed, progress, keep.folder)
         keep.remove()
         facts = twin.extra
         return {KEY: NAME, "nodes": facts["nodes"], "train_days": facts["train_days"], **found, **known}

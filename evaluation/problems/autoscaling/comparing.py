@@ -49,7 +49,8 @@ from evaluation.simulator.applications.response import application_response, usu
 from logs_schema import Archive
 from logs_schema.errors import ArchiveError, ConfigError
 from logs_schema.progress import Progress
-from offline_rl.recipes.scaling_training import POD_RULES, ScalingTask
+from offline_rl.recipes.scaling_task import ScalingTask
+from offline_rl.recipes.scaling_training import POD_RULES
 from offline_rl.rules.autoscaling.autoscaler import Autoscaler, follow, free_config, free_limits
 from offline_rl.rules.autoscaling.logged import as_that_day, logged_grants
 from offline_rl.rules.autoscaling.published import typical_grants

@@ -4,7 +4,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from offline_rl.recipes.scaling_training import ScalingTask
+from offline_rl.recipes.scaling_task import ScalingTask
 from offline_rl.rules.autoscaling.autoscaler import Played
 from offline_rl.rules.autoscaling.logged import events_under, logged_grants
 from twin.autoscaling.rewards import Reward, earned

@@ -4,9 +4,8 @@
 """
 
 import datetime as dt
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -38,15 +37,8 @@ from logs_schema.errors import ConfigError, first
 from logs_schema.product import read_manifest
 from logs_schema.progress import Progress
 from offline_rl.autoscaling.config import COST, SCALE_CODE, ScaleConfig
-from offline_rl.recipes.scaling_training import (
-    Params,
-    build_policy,
-    policies_file,
-    policy_of,
-    read_policies,
-    setting_of,
-)
-from twin.arrays import save_arrays
+from offline_rl.recipes.scaling_task import setting_of
+from offline_rl.recipes.scaling_training import build_policy, policy_of
 from twin.autoscaling.fit import fit_application
 from twin.autoscaling.gateway_forecasts.inputs import load_source_of
 from twin.autoscaling.persistence import (
@@ -134,11 +126,15 @@ def train_plan(config: RunConfig) -> StepPlan:
         log = load_log(inputs["twin"])
         task = setting_of(scale, twin, log)
         keep = Unfinished.beside(
-            out, "policy", {"twin": fitted.content_hash}, {"scale": scale, "code": SCALE_CODE}
+            out,
+            "policy",
+            {"twin": fitted.content_hash},
+            {"scale": scale, "code": SCALE_CODE},
+            progress=progress,
         )
         found = build_policy(
             out, twin, log, scale, seeds, progress, is_trusted=known is None or not known.failed,
-            off_by=value_off_by(twin, log, task.scaling), keep=partial(_kept, keep),
+            off_by=value_off_by(twin, log, task.scaling), keep=keep.folder,
         )  # fmt: skip
         keep.remove()
         return {
@@ -150,16 +146,6 @@ def train_plan(config: RunConfig) -> StepPlan:
         }
 
     return StepPlan("policy", build, {"scale": scale, "seeds": seeds}, config.seed, SCALE_CODE)
-
-
-def _kept(keep: Unfinished, seed: int, train: Callable[[], Params]) -> Params:
-    """What a seed trained, as a unit of the unfinished policy: a kill loses one seed at most."""
-    return keep.unit(
-        f"seed-{seed}",
-        train,
-        lambda params, folder: save_arrays(folder / policies_file(seed), params),
-        lambda folder: read_policies(folder, seed),
-    )
 
 
 def compare_plan(

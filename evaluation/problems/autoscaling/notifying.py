@@ -24,7 +24,7 @@ from logs_schema import Archive
 from logs_schema.errors import ConfigError, first
 from offline_rl.autoscaling.export import config_of
 from offline_rl.bundle import read_bundle
-from offline_rl.recipes.scaling_training import ScalingTask
+from offline_rl.recipes.scaling_task import ScalingTask
 from offline_rl.rules.autoscaling.logged import logged_rewards
 from offline_rl.runner.scaling import ScalingSetting, load_scaling
 from twin.autoscaling.logged_intervals import logged_events

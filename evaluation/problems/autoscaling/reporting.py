@@ -34,14 +34,13 @@ from logs_schema.packs import content_hash_of
 from logs_schema.product import read_manifest
 from logs_schema.progress import Progress
 from offline_rl.autoscaling.config import COST, SCALE_CODE, ScaleConfig
+from offline_rl.recipes.scaling_task import ScalingTask, setting_of
 from offline_rl.recipes.scaling_training import (
     POD_RULES,
     RULES,
-    ScalingTask,
     guarded,
     policy_of,
     read_policies,
-    setting_of,
     trained_autoscaler,
 )
 from offline_rl.rules.autoscaling.horizontal_pod import PodAutoscalerConfig, horizontal_pod
@@ -87,7 +86,7 @@ def build_comparison(
     plan = plan_shifts(requests_by_day(archive), train_days_in(inputs["twin"]), config.shifts)
     hashes = {name: content_hash_of(path) for name, path in inputs.items()}
     settings = {"shifts": config.shifts, "scale": scale, "code": SCALE_CODE}
-    keep = Unfinished.beside(out, "comparison", hashes, settings, config.judge.seed)
+    keep = Unfinished.beside(out, "comparison", hashes, settings, config.judge.seed, progress=progress)
     comparison = judge(
         policies, twin, archive, plan, progress, scale=scale, intervals=config.intervals, seed=config.judge.seed,
         judges=judges, policy=policy, log=log, keep=keep,

@@ -79,7 +79,7 @@ def train_plan(config: RunConfig) -> StepPlan:
         known = certification_facts(inputs)
         fitted, twin = load_fitted(inputs["twin"]), read_manifest(inputs["twin"], "twin")
         made_from = {"twin": twin.content_hash, "code": str(ORCHESTRATION_CODE)}
-        keep = Unfinished.beside(out, "policy", made_from, budget, config.seed)
+        keep = Unfinished.beside(out, "policy", made_from, budget, config.seed, progress=progress)
         found = build_policy(out, fitted, budget, config.seed, progress, keep.folder)
         keep.remove()
         facts = twin.extra
@@ -104,7 +104,7 @@ def compare_plan(
         plan = plan_of(archive, train_days_in(inputs["twin"]), config.shifts)
         hashes = {name: content_hash_of(path) for name, path in inputs.items()}
         made = {"shifts": config.shifts, "play": play, "code": ORCHESTRATION_CODE}
-        keep = Unfinished.beside(out, "comparison", hashes, made)
+        keep = Unfinished.beside(out, "comparison", hashes, made, progress=progress)
         comparison = compare_pairs(
             policies, load_fitted(inputs["twin"]), archive, plan, progress, play=play, intervals=config.intervals,
             judges=judges, trained=None if policy is None else trained_pair(policy), keep=keep,

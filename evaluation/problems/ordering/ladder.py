@@ -24,6 +24,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from evaluation.jobs.unfinished import Unfinished
 from evaluation.problems.configuration import WeeksConfig
 from evaluation.problems.ordering.fixed_orders import published_policies
 from evaluation.problems.ordering.order_candidates import (
@@ -179,13 +180,18 @@ def choice_at(
 
 
 def choices_at(
-    jobs: Jobs, pool: Pool, anchors: Sequence[int], config: WeeksConfig, seed: int
+    jobs: Jobs, pool: Pool, anchors: Sequence[int], config: WeeksConfig, seed: int, keep: Unfinished
 ) -> list[ChosenOrder | None]:
-    """[anchors] `choice_at` of each; events after an anchor are not used."""
-    return [
-        choice_at(known_at(jobs, anchor), pool, anchor, config.num_train_days, config, seed)
-        for anchor in anchors
+    """[anchors] `choice_at` of each, a unit of `keep`; events after an anchor are not used."""
+
+    def choice(anchor: int) -> dict[str, ChosenOrder | None]:
+        known = known_at(jobs, anchor)
+        return {LADDER: choice_at(known, pool, anchor, config.num_train_days, config, seed)}
+
+    found = [
+        keep.record(f"ladder, day {anchor}", partial(choice, anchor), dict)[LADDER] for anchor in anchors
     ]
+    return [None if one is None else ChosenOrder(*one) for one in found]
 
 
 def rules_and_ladder(pool: Pool, chosen: Sequence[ChosenOrder | None], index_of: IndexOf) -> Ladder:

@@ -84,13 +84,15 @@ def order_archive(
     jobs, pool = queue_of(archive, config)
     plan = plan_weeks(jobs, pool, config.weeks)
     training = _training_of(config, jobs, pool)
-    keep = _unfinished(out, archive, config)
+    keep = _unfinished(out, archive, config, progress)
     num_days = config.weeks.num_train_days
     lacking = lacking_in_words(jobs, pool)
 
     def ladder_with(index_of: IndexOf, seed: int) -> Ladder:
         with progress.stage(CHOOSING):
-            return rules_and_ladder(pool, choices_at(jobs, pool, plan.anchors, config.weeks, seed), index_of)
+            return rules_and_ladder(
+                pool, choices_at(jobs, pool, plan.anchors, config.weeks, seed, keep), index_of
+            )
 
     if training is not None and training.index_only:
         by_anchor = _indices(jobs, plan.anchors, pool, training.seeds, num_days, progress, keep)
@@ -154,12 +156,14 @@ def _training_of(config: OrderConfig, jobs: Jobs, pool: Pool) -> OrderTrainingCo
     return with_tables(replace(config.training, tick_s=fitting_tick_s(jobs)), jobs, pool)
 
 
-def _unfinished(out: Path | None, archive: Archive, config: OrderConfig) -> Unfinished:
+def _unfinished(
+    out: Path | None, archive: Archive, config: OrderConfig, progress: Progress | None = None
+) -> Unfinished:
     """What is done already of the comparison that is written into `out`."""
     if out is None:
         return Unfinished()
     settings = as_settings(config) | {"code": ORDER_CODE}
-    return Unfinished.beside(out, "orders", {"archive": archive.content_hash}, settings)
+    return Unfinished.beside(out, "orders", {"archive": archive.content_hash}, settings, progress=progress)
 
 
 def _indices(
@@ -285,9 +289,11 @@ def _train_anchor(case: _Anchor, stage: Stage, done: int) -> tuple[Learned, tupl
 
 def _kept_order(case: _Anchor, seed: int, first: PyTree, stage: Stage, done: int) -> TrainedOrder:
     """The order that PPO trains from a scorer (see `train_order`): loaded, or trained and saved."""
+    folder = case.keep.folder
+    on_the_way = folder and folder / f"anchor-{case.number}-order-{seed}-on-the-way.npz"
     kept: TrainedOrder = case.keep.tree(
         f"anchor {case.number}, order {seed}",
-        lambda: train_order(seed, case.programs(), case.data(), first, case.config, stage, done),
+        lambda: train_order(seed, case.programs(), case.data(), first, case.config, stage, done, on_the_way),
         lambda: TrainedOrder(first, np.zeros(0), np.zeros(0)),
     )
     return kept

@@ -95,7 +95,9 @@ def build_queue_policy(
     twin = load_queue_twin(twin_path)
     config = replace(config, tick_s=tick_of(twin))
     made_from = {"twin": read_manifest(twin_path, "twin").content_hash}
-    keep = Unfinished.beside(out, "policy", made_from, {"training": config, "code": ORDER_CODE})
+    keep = Unfinished.beside(
+        out, "policy", made_from, {"training": config, "code": ORDER_CODE}, progress=progress
+    )
     notes: list[str] = []
     if config.index_only:
         samples = cache(partial(samples_before, twin.past, twin.pool, twin.anchor, twin.num_days))

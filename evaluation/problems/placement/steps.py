@@ -149,7 +149,7 @@ def _play_game(
         "encoding": twin.encoding.to_json(),
         "code": TWIN_CODE,
     }
-    keep = Unfinished.beside(out, "game", made_from, settings, seed)
+    keep = Unfinished.beside(out, "game", made_from, settings, seed, progress=progress)
     checkpoint = None if keep.folder is None else keep.folder / CURVES
     with progress.stage("adversarial game", unit="steps") as stage:
         twin, played = imitated_twin(
@@ -247,7 +247,7 @@ def contenders_of(
     """All policies of a training, before one is chosen; `begun` as of `train_contenders`; raises as `build_policy`."""
     refuse_no_choice(twin_path)
     twin = PlacementTwin.load(twin_path)
-    keep = _unfinished(out, twin_path, config)
+    keep = _unfinished(out, twin_path, config, progress)
 
     def ahead(names: Sequence[str]) -> None:
         tasks = [
@@ -259,9 +259,11 @@ def contenders_of(
     return train_contenders(key, twin, config.train, progress, keep=keep.folder, ahead=ahead, begun=begun)
 
 
-def _unfinished(out: Path, twin_path: Path, config: RunConfig) -> Unfinished:
+def _unfinished(
+    out: Path, twin_path: Path, config: RunConfig, progress: Progress | None = None
+) -> Unfinished:
     made_from = {"twin": read_manifest(twin_path, "twin").content_hash, "code": str(POLICY_CODE)}
-    return Unfinished.beside(out, "policy", made_from, config.train, config.seed, config.engine)
+    return Unfinished.beside(out, "policy", made_from, config.train, config.seed, config.engine, progress)
 
 
 @dataclass(frozen=True)
@@ -317,7 +319,7 @@ def build_comparison(
     hashes = {"archive": archive.content_hash} | {name: one.content_hash for name, one in made.items()}
     settings = {"shifts": config.shifts, "judge": config.judge, "policies": list(policies or {})}
     settings |= {"code": COMPARISON_CODE}
-    keep = Unfinished.beside(out, "comparison", hashes, settings, engine=config.engine)
+    keep = Unfinished.beside(out, "comparison", hashes, settings, engine=config.engine, progress=progress)
     judge_ahead(archive_path, twin_path, policy_path, config, plan, policies or {}, keep, progress)
     case = Case(
         archive, twin, schedulers, plan, config.judge, config.intervals, policies or {}, judges or {}, keep,

@@ -5,7 +5,9 @@ settings is kept, for the frontier of cost against response time.
 """
 
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from itertools import product
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import jax
@@ -23,6 +25,7 @@ from offline_rl.rules.autoscaling.quartile_q import QuartileConfig, learn_table,
 from offline_rl.rules.autoscaling.rate_target import rate_target, static
 from offline_rl.rules.autoscaling.rescue import core_s_per_request, rescued
 from offline_rl.rules.autoscaling.vertical_pod import vertical_pod
+from twin.arrays import kept_arrays
 from twin.autoscaling.answers import twin_response
 from twin.autoscaling.config import AutoscalingConfig, GrantLimits
 from twin.autoscaling.persistence import ApplicationTwin
@@ -79,6 +82,7 @@ def autoscalers(
     log: ScalingLog,
     num_traces: int,
     names: Sequence[str] | None = None,
+    keep: Path | None = None,
 ) -> Mapping[str, Callable[[], Setting]]:
     """Name -> how the autoscaler is made; calibration takes place when it is.
 
@@ -89,6 +93,7 @@ def autoscalers(
         log: That it was learned from.
         num_traces: Streams that the autoscalers are to play in.
         names: Which are wanted; all of them if None.
+        keep: Folder that saves which settings were best; None saves nothing.
 
     Raises:
         ConfigError: An unknown name.
@@ -96,7 +101,9 @@ def autoscalers(
     reward, free = cost_under_slo(), free_config(config)
     work_s, core_s = jnp.asarray(np.asarray(twin.laws.work_s).mean(axis=0)), core_s_per_request(twin.laws)
 
-    def calibrate(make: Callable[[Any], Autoscaler], grid: Sequence[Any], *, with_seats: bool) -> Setting:
+    def calibrate(
+        name: str, make: Callable[[Any], Autoscaler], grid: Sequence[Any], *, with_seats: bool
+    ) -> Setting:
         rates = made_rates(twin.load, TWIN_DAYS, 1)
         starts = np.linspace(0, len(rates) - TWIN_STEPS - 2, TWIN_EPISODES).astype(int)
 
@@ -111,7 +118,8 @@ def autoscalers(
 
             return np.asarray(play(jax.random.key(1)))
 
-        best = calibrated(grid, make, worth, starts, with_seats=with_seats)
+        search = partial(calibrated, grid, make, worth, starts, with_seats=with_seats)
+        best = grid[int(kept_arrays(keep and keep / f"{name}.npz", search, lambda: 0))]
         return Setting(
             make(best), plain(best), [plain(one) for one in grid],
             lambda times: make(repeated(grid, times, with_seats=with_seats)),
@@ -140,14 +148,14 @@ def autoscalers(
     makers: dict[str, Callable[[], Setting]] = {
         "logged": lambda: Setting(operated(config, limits, len(twin.deployments), num_traces, 1)),
         "hpa": lambda: Setting(horizontal_pod(config, limits, PodAutoscalerConfig())),
-        "hpa_calibrated": lambda: calibrate(pods, POD_GRID, with_seats=True),
-        "hpa_sized": lambda: calibrate(pods, SIZED_GRID, with_seats=True),
+        "hpa_calibrated": lambda: calibrate("hpa_calibrated", pods, POD_GRID, with_seats=True),
+        "hpa_sized": lambda: calibrate("hpa_sized", pods, SIZED_GRID, with_seats=True),
         "vpa": lambda: Setting(vertical_pod(config, limits)),
         "rate_target": lambda: Setting(rate_target(config, limits, PLANNED_USE / work_s)),
         "static": lambda: Setting(static(peak_grants(log, twin))),
         "coscal": coscal,
         "firm": firm,
-        "lookahead": lambda: calibrate(ahead, LOOKAHEAD_GRID, with_seats=False),
+        "lookahead": lambda: calibrate("lookahead", ahead, LOOKAHEAD_GRID, with_seats=False),
     }
     if unknown := sorted(set(names or ()) - set(makers)):
         raise ConfigError(f"there is no autoscaler {', '.join(unknown)}", allowed=", ".join(NAMES))
