@@ -2,11 +2,13 @@
 
 Members differ by initial weights and by the windows they see (a bootstrap of windows); the held-out windows are
 common to all, and each member keeps the parameters with the best held-out likelihood. In the end they settle together
-how wide their durations are (`spread`).
+how wide their durations are (`spread`). Gradient steps go from look to look; a fit that is kept on the way goes on from
+its last looks, to the same bits.
 """
 
 from collections.abc import Callable
 from functools import partial
+from pathlib import Path
 from typing import NamedTuple
 
 import jax
@@ -17,6 +19,7 @@ import optax
 from logs_schema.errors import ConfigError
 from twin.contracts import Array, PyTree
 from twin.descent import descend
+from twin.fitting_loop import Checkpoint
 from twin.networks import apply, shifted
 from twin.placement.encoding import Encoding
 from twin.placement.history import Offers, as_drawn
@@ -45,6 +48,8 @@ LEAST_ROWS, LEAST_ASIDE = 8_192, 2_048
 """Rows that a table is padded to at least, in all and held out: a single day takes the program of a few."""
 LEAST_LOOKS = 64
 """Likewise looks."""
+LOOKS_PER_SAVE = 12
+"""So much is lost at most of a fit that is kept on the way."""
 
 
 class FitReport(NamedTuple):
@@ -61,7 +66,12 @@ class FitReport(NamedTuple):
 
 
 def fit_answers(
-    key: Array, offers: Offers, encoding: Encoding, config: AnswerConfig, program: "FitProgram | None" = None
+    key: Array,
+    offers: Offers,
+    encoding: Encoding,
+    config: AnswerConfig,
+    program: "FitProgram | None" = None,
+    checkpoint: Path | None = None,
 ) -> tuple[AnswerModel, FitReport]:
     """Fits the ensemble by maximum likelihood, all members in one program.
 
@@ -71,12 +81,14 @@ def fit_answers(
         encoding: The encoding they were made with.
         config: Of the ensemble.
         program: From `fit_program`, where it is used more than once.
+        checkpoint: File (.npz) kept on the way; a second call with the same arguments goes on from it.
 
     Returns:
         The model and the curves of its fit.
 
     Raises:
         ConfigError: Fewer than `MIN_ROWS` rows.
+        ProductError: The checkpoint cannot be read, or is of another key or configuration.
     """
     offers = as_drawn(offers, encoding.problem.time_unit_s)
     num_rows = offers.inputs.shape[1]
@@ -90,7 +102,14 @@ def fit_answers(
     weights, held_out = _shares(key_split, offers.window, config)
     rows = _padded(offers, weights, held_out, config.num_steps)
     run = fit_program(encoding, config) if program is None else program
-    found = jax.tree.map(np.asarray, run(jax.random.split(key_fit, config.num_members), rows))
+    keys, num_looks = jax.random.split(key_fit, config.num_members), _num_looks(config)
+    kept = Checkpoint(checkpoint, key)
+    fit = kept.resumed(_Fit(run.begin(keys, rows), np.int32(0)))
+    while fit.num_looks < num_looks:
+        limit = min(fit.num_looks + np.int32(LOOKS_PER_SAVE), np.int32(num_looks))
+        fit = _Fit(run.go_on(keys, rows, fit.members, limit), limit)
+        kept.save(fit)
+    found = jax.tree.map(np.asarray, run.settle(keys, rows, fit.members))
     started, finished = offers.observed.started, offers.observed.finished
     model = AnswerModel(
         found.parameters,
@@ -99,7 +118,7 @@ def fit_answers(
         np.float64(np.max(offers.observed.run_s[finished], initial=1.0)),
         support_limit_s(encoding, offers),
     )
-    looks = slice(_num_looks(config))
+    looks = slice(num_looks)
     return model, FitReport(
         found.train[looks], found.held_out[looks], found.best_step, found.spread, found.run_share, found.run_level,
         int(num_rows - held_out.sum()), int(held_out.sum()),
@@ -152,6 +171,13 @@ class _Search(NamedTuple):
     num_looks: Array
     train: Array  # [looks]
     held_out: Array  # [looks]
+
+
+class _Fit(NamedTuple):
+    """All members after so many looks."""
+
+    members: _Search  # leaves [members, ...]
+    num_looks: Leaf
 
 
 class _Rows(NamedTuple):
@@ -225,12 +251,17 @@ class _Fitted(NamedTuple):
     best_step: Array
 
 
-FitProgram = Callable[[Array, _Rows], _Fitted]
+class FitProgram(NamedTuple):
+    """Compiled once for each shape; the numbers of gradient steps and of looks are arguments, so that fits of few
+    steps share the program of many. Keys [members], rows and members as in `_Fit`."""
+
+    begin: Callable[[Array, _Rows], _Search]
+    go_on: Callable[[Array, _Rows, _Search, Leaf], _Search]  # until so many looks
+    settle: Callable[[Array, _Rows, _Search], _Fitted]
 
 
 def fit_program(encoding: Encoding, config: AnswerConfig) -> FitProgram:
-    """Keys [members], rows -> what is fitted. Compiled once for each shape; the number of gradient steps is an
-    argument, so that fits of few steps share the program of many."""
+    """The programs of a fit."""
     network, unit_s = answer_network(config), encoding.problem.time_unit_s
     padded = _padded_size(_num_looks(config), LEAST_LOOKS)
 
@@ -268,19 +299,22 @@ def fit_program(encoding: Encoding, config: AnswerConfig) -> FitProgram:
             held_out=carry.held_out.at[carry.num_looks].set(-loss),
         )
 
-    def member(key_member: Array, data: _Rows, below: Array) -> tuple[PyTree, Array, Array, Array]:
-        key_init, key_looks = jax.random.split(key_member)
+    def begin(key_member: Array, data: _Rows) -> _Search:
+        key_init, _ = jax.random.split(key_member)
         parameters = network.init(key_init, jnp.zeros((num_inputs(encoding.cluster), 1)))
         none = jnp.full(padded, jnp.nan)
         zero = jnp.int32(0)
         walk = (parameters, parameters, _optimiser(config, data.num_steps).init(parameters))
-        start = _Search(walk, parameters, jnp.float32(jnp.inf), zero, zero, none, none)
-        last = jax.lax.while_loop(
-            lambda carry: _goes_on(carry, data.num_steps, config),
+        return _Search(walk, parameters, jnp.float32(jnp.inf), zero, zero, none, none)
+
+    def go_on(key_member: Array, data: _Rows, below: Array, start: _Search, limit: Array) -> _Search:
+        _, key_looks = jax.random.split(key_member)
+        last: _Search = jax.lax.while_loop(
+            lambda carry: _goes_on(carry, data.num_steps, config) & (carry.num_looks < limit),
             lambda carry: look(key_looks, data, below, carry),
             start,
         )
-        return last.best, last.train, last.held_out, last.best_look * config.evaluate_every
+        return last
 
     def plain_of(key_member: Array, data: _Rows, below: Array) -> Array:
         def same(outputs: Array, rows: Array) -> Array:
@@ -293,21 +327,25 @@ def fit_program(encoding: Encoding, config: AnswerConfig) -> FitProgram:
         inputs = data.inputs[:, rows]
         return answer_parameters(apply(network, parameters, inputs), inputs, encoding).run
 
-    every = jax.vmap(member, in_axes=(0, None, 0), out_axes=(0, 1, 1, 0))
+    every = jax.vmap(go_on, in_axes=(0, None, 0, 0, None))
 
-    def ensemble(keys: Array, data: _Rows) -> _Fitted:
-        parameters, *curves = every(keys, data, data.cumulative)
+    def settle(keys: Array, data: _Rows, members: _Search) -> _Fitted:
         plain = None
         # Where nodes have levels that come and go, how far runs follow them is left to the networks
         if not encoding.cluster.dynamics.node_variance:
             plain = jax.vmap(lambda key, below: plain_of(key, data, below))(keys, data.cumulative)
         settled = _settle(
-            parameters, plain, data, lambda one: likelihood(one, data, data.aside),
+            members.best, plain, data, lambda one: likelihood(one, data, data.aside),
             lambda one, rows: runs(one, data, rows), f"Dense_{len(config.hidden)}", encoding,
         )  # fmt: skip
-        return _Fitted(*settled, *curves)
+        best_step = members.best_look * config.evaluate_every
+        return _Fitted(*settled, members.train.T, members.held_out.T, best_step)
 
-    return jax.jit(ensemble)
+    return FitProgram(
+        jax.jit(jax.vmap(begin, in_axes=(0, None))),
+        jax.jit(lambda keys, data, members, limit: every(keys, data, data.cumulative, members, limit)),
+        jax.jit(settle),
+    )
 
 
 def _settle(

@@ -249,6 +249,7 @@ def fit_twin(
     num_steps: int,
     program: FitProgram | None = None,
     progress: Progress | None = None,
+    checkpoint: Path | None = None,
 ) -> PlacementTwin:
     """Learns a twin from some days of an archive; what happened after the last of them is not looked at.
 
@@ -261,6 +262,7 @@ def fit_twin(
         num_steps: Requests per window.
         program: From `fit_program`, where several twins of this encoding and configuration are fitted.
         progress: Progress display.
+        checkpoint: As of `fit_answers`.
 
     Raises:
         ConfigError: Too few requests with a known decision, or no run time among them.
@@ -277,5 +279,5 @@ def fit_twin(
     with progress.stage("follow the log", unit="windows") as stage:
         offers = labelled_offers(logged, encoding, stage)
     with progress.stage("learn the answers"):
-        model, report = fit_answers(key, offers, encoding, config, program)
+        model, report = fit_answers(key, offers, encoding, config, program, checkpoint)
     return PlacementTwin(encoding, config, model, starts, report)

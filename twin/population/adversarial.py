@@ -150,7 +150,9 @@ def adversarial(name: str, config: AdversarialConfig, adversary: Adversary) -> P
                 key, lambda k, given: draw(k, parameters, jnp.asarray(given))
             ),
         )
-        best, record = train(key_train, search, data, config.search, training.on_evaluation)
+        best, record = train(
+            key_train, search, data, config.search, training.on_evaluation, training.checkpoint
+        )
         if generator.settle is not None:
             best = jax.tree.map(
                 np.asarray,

@@ -31,6 +31,7 @@ class Training(NamedTuple):
     conditions: np.ndarray  # [conditions, agents] float32
     unit: np.ndarray  # [agents] int, the same for rows of one agent and day
     on_evaluation: OnEvaluation | None = None
+    checkpoint: Path | None = None  # of a training
 
 
 class Population(NamedTuple):
@@ -65,7 +66,12 @@ class PopulationModel:
 
 
 def fit_population(
-    key: Array, population: Population, table: AgentTable, *, on_evaluation: OnEvaluation | None = None
+    key: Array,
+    population: Population,
+    table: AgentTable,
+    *,
+    on_evaluation: OnEvaluation | None = None,
+    checkpoint: Path | None = None,
 ) -> PopulationModel:
     """Learns the workload.
 
@@ -74,6 +80,7 @@ def fit_population(
         population: The method.
         table: Training rows, an agent each.
         on_evaluation: Called with (steps done, steps in all, figures) now and then.
+        checkpoint: File (.npz) that keeps a training on the way; a second call with the same arguments goes on from it.
 
     Raises:
         PopulationError: Too few rows, nothing to generate, or training went astray.
@@ -87,7 +94,7 @@ def fit_population(
         )
     unit = np.arange(table.num_rows) if table.unit is None else table.unit
     training = Training(
-        encoding.encode(table), encoding.encode_conditions(table.conditions), unit, on_evaluation
+        encoding.encode(table), encoding.encode_conditions(table.conditions), unit, on_evaluation, checkpoint
     )
     parameters, record = population.fit(key, encoding, training)
     constant = [rule.name for rule in encoding.derived if not rule.sources]

@@ -8,6 +8,7 @@ are the result, and after `patience` evaluations without a better one the search
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import jax
@@ -16,7 +17,7 @@ import numpy as np
 
 from logs_schema.errors import ConfigError
 from twin.contracts import Array, PyTree
-from twin.fitting_loop import FitProgress, fit_keeping_best, is_finite
+from twin.fitting_loop import Checkpoint, FitProgress, fit_keeping_best, is_finite
 from twin.population.errors import PopulationError
 from twin.population.fidelity import GeneratorFidelity
 
@@ -69,7 +70,12 @@ class Search(NamedTuple):
 
 
 def train(
-    key: Array, search: Search, data: PyTree, config: SearchConfig, on_evaluation: OnEvaluation | None = None
+    key: Array,
+    search: Search,
+    data: PyTree,
+    config: SearchConfig,
+    on_evaluation: OnEvaluation | None = None,
+    checkpoint: Path | None = None,
 ) -> tuple[PyTree, dict[str, Any]]:
     """Trains until the search is over.
 
@@ -79,6 +85,7 @@ def train(
         data: Arguments of every round.
         config: Length and evaluations.
         on_evaluation: Called with (rounds done, rounds in all, the evaluation's metrics).
+        checkpoint: File (.npz) kept after every evaluation; a second call with the same arguments goes on from it.
 
     Returns:
         The parameters of the best evaluation, and the record: curves, best evaluation, warnings.
@@ -112,6 +119,7 @@ def train(
         curves={name: np.zeros(0) for name in names},
         kept=search.chosen,
         patience=config.patience,
+        checkpoint=Checkpoint(checkpoint, key),
         on_evaluation=show,
     )
     curves = {name: fit.curves[name].tolist() for name in names}

@@ -115,6 +115,7 @@ def learn_workload_model(
     config: PopulationConfig,
     folder: Path,
     on_evaluation: OnEvaluation | None = None,
+    checkpoint: Path | None = None,
 ) -> dict[str, Any]:
     """Learns the workload model, and writes it into `folder`; nothing where the configuration is "none".
 
@@ -125,6 +126,7 @@ def learn_workload_model(
         config: How.
         folder: Where it is kept; made here.
         on_evaluation: Called with (rounds done, rounds in all, figures) now and then.
+        checkpoint: As of `fit_population`.
 
     Returns:
         Facts: `kind`, and `fallback` or `refusal` with the reason where the log did not support the configured kind.
@@ -134,7 +136,7 @@ def learn_workload_model(
         return {"kind": NONE}
     folder.mkdir(parents=True, exist_ok=True)
     try:
-        model, times, facts = _learn(key, archive, days, config, wanted, on_evaluation)
+        model, times, facts = _learn(key, archive, days, config, wanted, on_evaluation, checkpoint)
     except PopulationError as error:
         facts = {"kind": NONE, "refusal": error.brief}
     else:
@@ -184,13 +186,14 @@ def _learn(
     config: PopulationConfig,
     wanted: Population,
     on_evaluation: OnEvaluation | None,
+    checkpoint: Path | None,
 ) -> tuple[PopulationModel, ArrivalModel, dict[str, Any]]:
     times = read_arrivals(archive, sorted(days))
     table, report = draw_agents(
         archive, days, seed=_seed(key), max_rows=config.max_rows, rows_an_agent=config.rows_an_agent
     )
     population, why = _fitting(wanted, report)
-    model = fit_population(key, population, table, on_evaluation=on_evaluation)
+    model = fit_population(key, population, table, on_evaluation=on_evaluation, checkpoint=checkpoint)
     return model, times, _facts(model, report, why)
 
 

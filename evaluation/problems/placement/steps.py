@@ -55,6 +55,7 @@ from offline_rl.recipes.training import Contenders, TrainingStart, train_contend
 from twin.arrays import save_arrays
 from twin.imitation.config import GameConfig
 from twin.imitation.refining import imitated_twin
+from twin.placement.encoding import Encoding
 from twin.placement.model import PlacementTwin, fit_twin, load_encoding
 from twin.population import PopulationConfig, learn_workload_model
 
@@ -72,8 +73,8 @@ POLICY_CODE = 28
 def build_twin(out: Path, archive_path: Path, config: RunConfig, progress: Progress) -> dict[str, Any]:
     """Fits a twin to the training days of an archive and writes it into `out`: answers and a population.
 
-    A log that does not support a population gives a twin without one, with the reason in the facts. A killed game is
-    resumed.
+    A log that does not support a population gives a twin without one, with the reason in the facts. A killed fit or
+    game is resumed.
 
     Returns:
         Facts for the manifest: training days, fit, population, and the adversarial game if there was one.
@@ -95,6 +96,7 @@ def build_twin(out: Path, archive_path: Path, config: RunConfig, progress: Progr
     bound = own_nodes(encoding)
     for told in filter(None, (bound, taken_for_one(archive, encoding, train_days))):
         progress.note(told)
+    keep = _unfinished_fit(out, archive, encoding, config, progress)
     with progress.stage(f"fit on {len(train_days)} {'day' if len(train_days) == 1 else 'days'}"):
         twin = fit_twin(
             jax.random.key(seed),
@@ -104,12 +106,16 @@ def build_twin(out: Path, archive_path: Path, config: RunConfig, progress: Progr
             config.twin,
             num_steps=days.num_steps,
             progress=progress,
+            checkpoint=keep.folder and keep.folder / "answers.npz",
         )
     game: dict[str, Any] = {}
     if config.imitation.kind != NO_GAME.kind:
         twin, game = _play_game(out, twin, archive, config.imitation, seed, progress)
     twin.save(out)
-    workload = _build_population(out / POPULATION, archive, train_days, config.population, seed, progress)
+    workload = _build_population(
+        out / POPULATION, archive, train_days, config.population, seed, progress, keep.folder
+    )
+    keep.remove()
     best = np.nanmax(twin.report.held_out_log_likelihood, axis=0)
     return {
         "archive": archive.content_hash,
@@ -135,6 +141,20 @@ def build_twin(out: Path, archive_path: Path, config: RunConfig, progress: Progr
         **({OWN_NODES: bound} if bound else {}),
         **game,
     }
+
+
+def _unfinished_fit(
+    out: Path, archive: Archive, encoding: Encoding, config: RunConfig, progress: Progress
+) -> Unfinished:
+    made_from = {"days": archive.days_hash("requests", encoding.train_days)}
+    settings = {
+        "twin": config.twin,
+        "days": config.days,
+        "population": config.population,
+        "encoding": encoding.to_json(),
+        "code": TWIN_CODE,
+    }
+    return Unfinished.beside(out, "fit", made_from, settings, config.seed, progress=progress)
 
 
 def _play_game(
@@ -176,6 +196,7 @@ def _build_population(
     config: PopulationConfig,
     seed: int,
     progress: Progress,
+    keep: Path | None,
 ) -> dict[str, Any]:
     key = jax.random.fold_in(jax.random.key(seed), 1)
     with progress.stage("population", unit="rounds") as stage:
@@ -188,6 +209,7 @@ def _build_population(
             on_evaluation=lambda done, total, seen: stage(
                 done, total, text=f"held-out KL of pairs {seen['held_out_pairs']:.3f}"
             ),
+            checkpoint=keep and keep / "population.npz",
         )
     for name in ("refusal", "fallback"):
         if name in facts:
