@@ -19,6 +19,8 @@ FULL = {
 """Error number of the operating system -> what it means, in words."""
 _CUT_SHORT = re.compile(r"\d+ requested and \d+ written")
 """What NumPy says, without an error number, of a file that it could not write to its end."""
+_BEING_WRITTEN = re.compile(r"^\.(.+)\.[0-9a-f]{8}\.writing$")
+"""Name of a folder in which a product is made (`logs_schema.atomic_folders`)."""
 
 
 @contextmanager
@@ -26,7 +28,7 @@ def room_for(goal: Path, folder: Path) -> Iterator[None]:
     """Raises an error with the room that is needed where there is too little.
 
     Args:
-        goal: What is being made.
+        goal: What is being made, a folder or a file.
         folder: Where it is being written.
 
     Raises:
@@ -38,12 +40,13 @@ def room_for(goal: Path, folder: Path) -> Iterator[None]:
         number = errno.ENOSPC if _CUT_SHORT.fullmatch(str(error)) else error.errno
         if number not in FULL:
             raise
-        written, free = size_of(folder), shutil.disk_usage(folder).free
+        written, free = size_of(folder), shutil.disk_usage(folder.parent).free
         needed = max(written, size_of(goal))
         # Not in another's making
-        place = next(parent for parent in goal.parents if not parent.name.startswith("."))
+        place = next(parent for parent in goal.parents if not parent.name.endswith(".writing"))
+        parts = (_BEING_WRITTEN.sub(r"\1", part) for part in goal.relative_to(place).parts)
         raise ProductError(
-            f"{FULL[number]}: {goal.name} could not be written",
+            f"{FULL[number]}: {'/'.join(parts)} could not be written",
             where=f"{place}: {in_mib(written)} of it were written, {in_mib(free)} are free{_beside(free)}",
             allowed=f"room for more than {in_mib(needed)}, beside what is there already",
             advice="make room or choose a folder on another disk, and run again; what was written of it is removed",
@@ -61,8 +64,8 @@ def _beside(free: int) -> str:
 
 
 def size_of(folder: Path) -> int:
-    """Bytes in the files of a folder, 0 where there is none."""
-    return sum(file.stat().st_size for file in folder.rglob("*") if file.is_file())
+    """Bytes in the files of a folder, or in a file; 0 where there is none."""
+    return sum(file.stat().st_size for file in (folder, *folder.rglob("*")) if file.is_file())
 
 
 def in_mib(num_bytes: int) -> str:

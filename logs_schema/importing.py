@@ -101,8 +101,9 @@ def import_log(
         capacity: Cores of a pool by its name, for logs without the size of their machine.
         replace: Whether an archive already at `out` may be replaced.
         progress: Called with the number of rows read so far, after each chunk.
-        run_tasks: Where a task for every part of the log and a task for every day run; None: all is done here, one file
-            after the other. The archive is the same.
+        run_tasks: Where a task for every part of the log and a task for every day run; what is read is kept until the
+            archive is there. None, or where the log is one part: all is done here, one file after the other. The
+            archive is the same.
         beside: As of `import_parts`.
 
     Raises:
@@ -120,8 +121,8 @@ def import_log(
     options = ReadingOptions(origin, dict(capacity or {}), names)
     facts = _facts_of(module, files, options)
     source = hashes_by_name(source_files(module, files))
-    if run_tasks is not None:
-        parts = _parts(module, files, options)
+    parts = [] if run_tasks is None else _parts(module, files, options)
+    if run_tasks is not None and len(parts) > 1:
         tally = import_parts(
             format,
             parts,

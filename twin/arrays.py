@@ -8,18 +8,23 @@ from pathlib import Path
 import jax
 import numpy as np
 
+from logs_schema.disk import room_for
 from logs_schema.errors import ProductError, first
 from twin.contracts import PyTree
 from twin.nested import nested
 
 
 def save_arrays(path: Path, tree: PyTree) -> None:
-    """Writes the leaves of `tree` to `path` (.npz); a reader gets the old file or the whole new one, never a part."""
+    """Writes the leaves of `tree` to `path` (.npz); a reader gets the old file or the whole new one, never a part.
+
+    Raises:
+        ProductError: There is no room for it.
+    """
     arrays = {name: np.asarray(leaf) for name, leaf in _named(tree)}
     path.parent.mkdir(parents=True, exist_ok=True)
     beside = path.with_name(f".{path.name}.{os.getpid()}")
     try:
-        with beside.open("wb") as file:
+        with room_for(path, beside), beside.open("wb") as file:
             np.savez(file, allow_pickle=False, **arrays)
             file.flush()
             os.fsync(file.fileno())

@@ -107,7 +107,7 @@ def run(arguments: Namespace) -> int:
             capacity=dict(arguments.capacity),
             replace=arguments.replace,
             progress=stage,
-            run_tasks=None if engine.is_here else tasks,
+            run_tasks=tasks,
         )
         why_not_kept = [f"no row of {table} was kept" for table in nothing_kept(report)]
         why_not_kept += ["the log holds no rows"] if holds_nothing(report) else []

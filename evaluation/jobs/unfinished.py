@@ -66,7 +66,7 @@ class Unfinished:
         """
         wanted, out = fingerprint(kind, made_from, to_plain(config), seed), out.absolute()
         folder = out.parent / f".{UNFINISHED}-{kind}-{wanted[:16]}"
-        if progress is not None and folder.is_dir():
+        if progress is not None and folder.is_dir() and any(folder.iterdir()):
             progress.note(f"{kind}: goes on with what an earlier run has finished, in {folder}")
         return Unfinished(folder, engine, out)
 

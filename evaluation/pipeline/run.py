@@ -117,7 +117,7 @@ def archive_step(log: LogConfig, here: Path, engine: EngineConfig = HERE) -> Ste
                 origin=origin,
                 capacity=capacity,
                 progress=stage,
-                run_tasks=None if engine.is_here else tasks,
+                run_tasks=tasks,
                 beside=out,
             )
         progress.note(str(report.lines))

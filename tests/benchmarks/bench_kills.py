@@ -3,9 +3,10 @@ tests.benchmarks.bench_kills --kills 50`.
 
 A small job of all long steps, of placement (an import, answers, a workload model, a game of imitation, a certificate, a
 clone, PPO in the twin, a learner from the log, the ladder, a comparison and a bundle) or of `--problem`. It is killed
-(SIGKILL) after a processor time drawn anew for every start, and begun again in a fresh folder whenever it ends. Every end must
-have the content of the undisturbed one; what was lost is told by the processor time that all starts took over that of
-as many calm runs, and what a start costs that does nothing by one more start of the calm run.
+(SIGKILL) after a processor time drawn anew for every start, and begun again in a fresh folder whenever it ends. Every
+end must have the content of the undisturbed one, and nothing beside its products; what was lost is told by the
+processor time that all starts took over that of as many calm runs, and what a start costs that does nothing by one more
+start of the calm run.
 """
 
 import argparse

@@ -1,5 +1,7 @@
 """What a long step has finished is kept, to the bit, and found again only by the step it belongs to."""
 
+import errno
+import io
 import subprocess
 import sys
 from collections.abc import Sequence
@@ -19,18 +21,24 @@ from evaluation.comparison.metrics import MEAN_LOG_SLOWDOWN
 from evaluation.comparison.report import Curve
 from evaluation.comparison.shifts import TestDays
 from evaluation.jobs.engine.config import EngineConfig
+from evaluation.jobs.job import run_job
 from evaluation.jobs.unfinished import ARRAYS, Unfinished
 from evaluation.judges.judge import Candidate, Evaluation, Judge
 from evaluation.judges.placement_entries import PolicyEntries
+from evaluation.pipeline.run import archive_step
 from evaluation.problems.assignment import kit as assignment_kit
-from evaluation.problems.configuration import RunConfig
+from evaluation.problems.configuration import LogConfig, RunConfig
 from evaluation.problems.orchestration import kit as orchestration_kit
 from evaluation.problems.placement import steps
 from evaluation.problems.placement.comparing import _evaluated
+from logs_schema import importing_parts
+from logs_schema.errors import ProductError
 from logs_schema.mapping import one_by_one
+from logs_schema.packs import content_hash_of
 from logs_schema.product import writing
 from logs_schema.progress import SilentProgress
 from tests.evaluation.made import made_decisions
+from twin.arrays import kept_arrays
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -213,6 +221,60 @@ def test_killed_at_any_point_after_its_build_a_step_makes_no_unit_again(tmp_path
     for line in lines:  # at worst the units are left; of remains the second run has removed everything
         assert [name for name in line[4:] if not name.startswith(".unfinished-")] == ["fit"]
     assert lines[-1][4:] == ["fit"]
+
+
+def test_a_full_disk_is_told_with_the_file_and_the_step_it_is_kept_for(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(*_: object, **__: object) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(np, "savez", full)
+    folder = tmp_path / ".unfinished-policy-1f"
+    with pytest.raises(ProductError, match=r"the disk is full: teacher-0\.npz could not") as caught:
+        kept_arrays(folder / "teacher-0.npz", lambda: {"bias": np.zeros(3)})
+    assert caught.value.where.startswith(f"{folder}: ")
+    assert not list(folder.iterdir())
+
+
+def test_a_second_run_says_what_it_goes_on_with(tmp_path: Path) -> None:
+    def begin() -> str:
+        stream = io.StringIO()
+        keep = Unfinished.beside(tmp_path / "policy", "policy", {}, {}, progress=SilentProgress(stream))
+        keep.tree("seed 3", lambda: np.zeros(3), lambda: 0)
+        return stream.getvalue()
+
+    assert begin() == ""
+    assert begin().startswith("policy: goes on with what an earlier run has finished, in ")
+
+
+def test_an_import_that_is_killed_in_a_job_goes_on_with_the_files_that_are_missing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What is read is kept beside the step's product, not in the folder that the next run clears away."""
+    for number in range(3):
+        rows = f"r{number},{86_400 * 19_000 + number},here,completed\n"
+        (tmp_path / f"requests-{number}.csv").write_text(f"request_id,arrival,site,status\n{rows}")
+    log = LogConfig(format="native", paths=tuple(f"requests-{number}.csv" for number in range(3)))
+    written, read = importing_parts.write_fragment, list[Path]()
+
+    def dying(folder: Path, items: Any) -> None:
+        read.append(folder)
+        if len(read) == 3:
+            raise KeyboardInterrupt
+        written(folder, items)
+
+    def run(work: str) -> str:
+        made = run_job([archive_step(log, tmp_path)], tmp_path / work, SilentProgress())["archive"]
+        assert [one.name for one in made.parent.iterdir()] == ["archive"]
+        return content_hash_of(made)
+
+    calm = run("calm")
+    monkeypatch.setattr(importing_parts, "write_fragment", dying)
+    with pytest.raises(KeyboardInterrupt):
+        run("rough")
+    assert run("rough") == calm
+    assert len(read) == 4
 
 
 @pytest.mark.parametrize("kit", [orchestration_kit, assignment_kit], ids=["orchestration", "assignment"])

@@ -267,6 +267,16 @@ def test_a_full_disk_is_told_with_the_folder_and_what_is_needed(tmp_path):
     assert (tmp_path / "a" / "part" / "rows.txt").read_text()[:3] == "old"
 
 
+def test_a_full_disk_is_told_of_a_product_in_the_making_of_another(tmp_path):
+    with (
+        pytest.raises(ProductError, match="the disk is full: a/b could") as caught,
+        writing(tmp_path / "a", "t") as a,
+        writing(a / "b", "t"),
+    ):
+        raise OSError(errno.ENOSPC, "No space left on device")
+    assert caught.value.where.startswith(f"{tmp_path}: ")
+
+
 def test_a_full_disk_is_told_where_numpy_names_no_error_number(tmp_path):
     with (
         pytest.raises(ProductError, match="the disk is full: a could"),
