@@ -1,5 +1,7 @@
 """The clone of the log: behaviour cloning, stopped at the lowest loss on held-out windows."""
 
+from pathlib import Path
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -12,7 +14,7 @@ from offline_rl.losses import weighted_mean
 from offline_rl.networks import Actor, Example
 from offline_rl.training_loop import from_logs, updates
 from twin.contracts import Array, PyTree, Trajectory
-from twin.fitting_loop import fit_keeping_best
+from twin.fitting_loop import Checkpoint, fit_keeping_best
 from twin.placement.history import fewer_of
 from twin.placement.windows import take
 
@@ -29,6 +31,7 @@ def fit_clone(
     num_streams: int,
     held_out_share: float,
     stage: Stage,
+    checkpoint: Path | None = None,
 ) -> tuple[PyTree, np.ndarray]:
     """The clone with the best held-out likelihood.
 
@@ -40,6 +43,7 @@ def fit_clone(
         num_streams: Windows in each of them; of very many choices fewer, see `affordable`.
         held_out_share: Share of the windows that decide when to stop.
         stage: Called with the progress.
+        checkpoint: File (.npz) kept after every evaluation; a second call with the same arguments goes on from it.
 
     Returns:
         The actor's parameters, and the curve [evaluations, 2] of mean cross-entropy of training and held-out windows,
@@ -67,6 +71,7 @@ def fit_clone(
         curves=np.zeros(0),
         kept=lambda state: state.actor,
         patience=PATIENCE,
+        checkpoint=Checkpoint(checkpoint, key),
         on_evaluation=lambda fit: stage(int(fit.done), text=f"held-out loss {fit.losses[-1]:.3f}"),
     )
     return fit.best, np.stack([fit.curves, fit.losses], axis=1)

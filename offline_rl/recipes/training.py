@@ -227,7 +227,7 @@ def start_of(
         with progress.stage("clone", total=config.clone_updates, unit="updates") as stage:
             clone, curve = fit_clone(
                 key_clone, history, example, network, config.clone_updates, config.clone_streams, config.held_out,
-                stage,
+                stage, keep and keep / f"on-the-way-{CLONE}",
             )  # fmt: skip
         return jax.tree.map(np.asarray, clone), curve
 

@@ -38,7 +38,7 @@ days = 4
 [days]
 num_days = 2
 [shifts]
-shifts = "0d,1d"
+shifts = "0d"
 [train]
 seeds = [0]
 [scale]
@@ -97,8 +97,6 @@ imitation_instances = 400
 """,
 }
 MADE = ("archive", "twin", "certificate", "policy", "comparison", "bundle")
-LONGEST_S = 40.0
-"""Processor time from a start to its kill; at least a second."""
 TICKS = os.sysconf("SC_CLK_TCK")
 
 
@@ -179,8 +177,8 @@ def waited(process: "subprocess.Popen[bytes]") -> tuple[int, float]:
     return process.returncode, usage.ru_utime + usage.ru_stime
 
 
-def kill_often(problem: str, num_kills: int, seed: int, root: Path) -> Kills:
-    """Runs the job until it was killed so often, and then to its end."""
+def kill_often(problem: str, num_kills: int, longest_s: float, seed: int, root: Path) -> Kills:
+    """Runs the job until it was killed so often, after a second to `longest_s` of processor time, and then to its end."""
     drawn = random.Random(seed)
     calm = prepare(problem, root / "calm")
     status, calm_s = waited(start(calm))
@@ -193,7 +191,7 @@ def kill_often(problem: str, num_kills: int, seed: int, root: Path) -> Kills:
         while True:
             process = start(folder)
             if sum(kills.values()) < num_kills:
-                until_s = drawn.uniform(1.0, LONGEST_S)
+                until_s = drawn.uniform(1.0, longest_s)
                 while used_s(process) < until_s:
                     time.sleep(0.01)
                 os.kill(process.pid, signal.SIGKILL)  # what has ended meanwhile waits to be waited for
@@ -217,11 +215,14 @@ def main() -> None:
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("--kills", type=int, default=50)
+    parser.add_argument(
+        "--longest", type=float, default=40.0, help="processor time from a start to its kill [s]"
+    )
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--problem", choices=sorted(JOBS), default="placement")
     options = parser.parse_args()
     with tempfile.TemporaryDirectory() as root:
-        found = kill_often(options.problem, options.kills, options.seed, Path(root))
+        found = kill_often(options.problem, options.kills, options.longest, options.seed, Path(root))
     print(json.dumps(found._asdict()))
 
 
