@@ -89,6 +89,7 @@ def import_log(
     replace: bool = False,
     progress: Callable[[int], None] | None = None,
     run_tasks: TaskMap | None = None,
+    only_parts: bool = False,
     beside: Path | None = None,
 ) -> ImportReport:
     """Reads a log in one of the formats and writes it as an archive.
@@ -102,8 +103,8 @@ def import_log(
         replace: Whether an archive already at `out` may be replaced.
         progress: Called with the number of rows read so far, after each chunk.
         run_tasks: Where a task for every part of the log and a task for every day run; what is read is kept until the
-            archive is there. None, or where the log is one part: all is done here, one file after the other. The
-            archive is the same.
+            archive is there. None: all is done here, one file after the other. The archive is the same.
+        only_parts: Whether there are tasks only for a log of several parts.
         beside: As of `import_parts`.
 
     Raises:
@@ -122,7 +123,7 @@ def import_log(
     facts = _facts_of(module, files, options)
     source = hashes_by_name(source_files(module, files))
     parts = [] if run_tasks is None else _parts(module, files, options)
-    if run_tasks is not None and len(parts) > 1:
+    if run_tasks is not None and (len(parts) > 1 or not only_parts):
         tally = import_parts(
             format,
             parts,

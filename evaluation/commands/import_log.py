@@ -108,6 +108,7 @@ def run(arguments: Namespace) -> int:
             replace=arguments.replace,
             progress=stage,
             run_tasks=tasks,
+            only_parts=engine.is_here,
         )
         why_not_kept = [f"no row of {table} was kept" for table in nothing_kept(report)]
         why_not_kept += ["the log holds no rows"] if holds_nothing(report) else []

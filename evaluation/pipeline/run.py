@@ -118,6 +118,7 @@ def archive_step(log: LogConfig, here: Path, engine: EngineConfig = HERE) -> Ste
                 capacity=capacity,
                 progress=stage,
                 run_tasks=tasks,
+                only_parts=engine.is_here,
                 beside=out,
             )
         progress.note(str(report.lines))

@@ -178,7 +178,7 @@ def waited(process: "subprocess.Popen[bytes]") -> tuple[int, float]:
 
 
 def kill_often(problem: str, num_kills: int, longest_s: float, seed: int, root: Path) -> Kills:
-    """Runs the job until it was killed so often, after a second to `longest_s` of processor time, and then to its end."""
+    """Runs the job until it was killed so often, after up to `longest_s` of processor time, and then to its end."""
     drawn = random.Random(seed)
     calm = prepare(problem, root / "calm")
     status, calm_s = waited(start(calm))

@@ -173,6 +173,26 @@ class _Search(NamedTuple):
     held_out: Array  # [looks]
 
 
+def _begun(parameters: PyTree, optimiser_state: PyTree, num_looks: int) -> _Search:
+    none, zero = jnp.full(num_looks, jnp.nan), jnp.int32(0)
+    walk = parameters, parameters, optimiser_state
+    return _Search(walk, parameters, jnp.float32(jnp.inf), zero, zero, none, none)
+
+
+def _looked(carry: _Search, walk: tuple[PyTree, PyTree, PyTree], loss: Array, losses: Array) -> _Search:
+    """A member after one more look: where it walks now, its held-out loss there, its losses on the way."""
+    better = loss < carry.best_loss
+    return _Search(
+        walk=walk,
+        best=jax.tree.map(lambda new, old: jnp.where(better, new, old), walk[1], carry.best),
+        best_loss=jnp.where(better, loss, carry.best_loss),
+        best_look=jnp.where(better, carry.num_looks + 1, carry.best_look),
+        num_looks=carry.num_looks + 1,
+        train=carry.train.at[carry.num_looks].set(-jnp.mean(losses)),
+        held_out=carry.held_out.at[carry.num_looks].set(-loss),
+    )
+
+
 class _Fit(NamedTuple):
     """All members after so many looks."""
 
@@ -288,24 +308,12 @@ def fit_program(encoding: Encoding, config: AnswerConfig) -> FitProgram:
         keys = jax.random.split(jax.random.fold_in(key_looks, carry.num_looks), config.evaluate_every)
         walk, losses = jax.lax.scan(lambda c, k: gradient_step(c, k, data, below), carry.walk, keys)
         loss = mean_loss(walk[1], data, data.aside, data.aside_weight)
-        better = loss < carry.best_loss
-        return _Search(
-            walk=walk,
-            best=jax.tree.map(lambda new, old: jnp.where(better, new, old), walk[1], carry.best),
-            best_loss=jnp.where(better, loss, carry.best_loss),
-            best_look=jnp.where(better, carry.num_looks + 1, carry.best_look),
-            num_looks=carry.num_looks + 1,
-            train=carry.train.at[carry.num_looks].set(-jnp.mean(losses)),
-            held_out=carry.held_out.at[carry.num_looks].set(-loss),
-        )
+        return _looked(carry, walk, loss, losses)
 
     def begin(key_member: Array, data: _Rows) -> _Search:
         key_init, _ = jax.random.split(key_member)
         parameters = network.init(key_init, jnp.zeros((num_inputs(encoding.cluster), 1)))
-        none = jnp.full(padded, jnp.nan)
-        zero = jnp.int32(0)
-        walk = (parameters, parameters, _optimiser(config, data.num_steps).init(parameters))
-        return _Search(walk, parameters, jnp.float32(jnp.inf), zero, zero, none, none)
+        return _begun(parameters, _optimiser(config, data.num_steps).init(parameters), padded)
 
     def go_on(key_member: Array, data: _Rows, below: Array, start: _Search, limit: Array) -> _Search:
         _, key_looks = jax.random.split(key_member)

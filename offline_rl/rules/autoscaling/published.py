@@ -104,20 +104,7 @@ def autoscalers(
     def calibrate(
         name: str, make: Callable[[Any], Autoscaler], grid: Sequence[Any], *, with_seats: bool
     ) -> Setting:
-        rates = made_rates(twin.load, TWIN_DAYS, 1)
-        starts = np.linspace(0, len(rates) - TWIN_STEPS - 2, TWIN_EPISODES).astype(int)
-
-        def worth(autoscaler: Autoscaler, starts: np.ndarray) -> np.ndarray:
-            grants, streams = typical_grants(log), (len(starts),)
-            response = twin_response(twin.laws, free, limits, rates, TWIN_STEPS, grants, starts=starts)
-
-            @jax.jit
-            def play(key: Array) -> Array:
-                played = follow(key, response, config, limits, autoscaler, reward, TWIN_STEPS, streams)
-                return jnp.mean(jnp.sum(played.reward, axis=1), axis=0)
-
-            return np.asarray(play(jax.random.key(1)))
-
+        worth, starts = _in_made_days(config, limits, twin, log)
         search = partial(calibrated, grid, make, worth, starts, with_seats=with_seats)
         best = grid[int(kept_arrays(keep and keep / f"{name}.npz", search, lambda: 0))]
         return Setting(
@@ -160,6 +147,28 @@ def autoscalers(
     if unknown := sorted(set(names or ()) - set(makers)):
         raise ConfigError(f"there is no autoscaler {', '.join(unknown)}", allowed=", ".join(NAMES))
     return {name: make for name, make in makers.items() if names is None or name in names}
+
+
+def _in_made_days(
+    config: AutoscalingConfig, limits: GrantLimits, twin: ApplicationTwin, log: ScalingLog
+) -> tuple[Callable[[Autoscaler, np.ndarray], np.ndarray], np.ndarray]:
+    """What settings are tried in: (autoscaler, [streams] first rows of its episodes) -> [streams] reward, and the first
+    rows of the episodes of each."""
+    rates = made_rates(twin.load, TWIN_DAYS, 1)
+
+    def worth(autoscaler: Autoscaler, starts: np.ndarray) -> np.ndarray:
+        grants, streams, free = typical_grants(log), (len(starts),), free_config(config)
+        response = twin_response(twin.laws, free, limits, rates, TWIN_STEPS, grants, starts=starts)
+
+        @jax.jit
+        def play(key: Array) -> Array:
+            reward = cost_under_slo()
+            played = follow(key, response, config, limits, autoscaler, reward, TWIN_STEPS, streams)
+            return jnp.mean(jnp.sum(played.reward, axis=1), axis=0)
+
+        return np.asarray(play(jax.random.key(1)))
+
+    return worth, np.linspace(0, len(rates) - TWIN_STEPS - 2, TWIN_EPISODES).astype(int)
 
 
 def plain(settings: Any) -> dict[str, float]:
