@@ -1,6 +1,9 @@
 """The distribution of one answer against closed forms, quadrature and its own samples."""
 
+from contextlib import suppress
 from dataclasses import replace
+from pathlib import Path
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -11,6 +14,7 @@ from scipy import stats
 
 from tests.twin.made import made_cluster, made_encoding
 from twin.contracts import Array, PyTree
+from twin.fitting_loop import Checkpoint
 from twin.placement.availability import PendingFates
 from twin.placement.fit import fit_answers, fit_program
 from twin.placement.history import Offers
@@ -230,8 +234,9 @@ def test_runs_with_a_tail_that_is_no_power_law_get_none() -> None:
 
 
 @pytest.mark.slow
-def test_fit_recovers_known_answers() -> None:
-    """Two kinds of offers, told apart by one input: the fitted chances and medians are those of each kind."""
+def test_fit_recovers_known_answers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Two kinds of offers, told apart by one input: the fitted chances and medians are those of each kind; of a fit
+    that was killed after its first looks, too."""
     rng, encoding = np.random.default_rng(3), made_encoding(made_cluster())
     count, unit_s = 3000, encoding.problem.time_unit_s
     kind = rng.integers(0, 2, count)
@@ -247,7 +252,17 @@ def test_fit_recovers_known_answers() -> None:
     config = AnswerConfig(num_members=2, hidden=(32,), num_steps=400, batch_size=256, learning_rate=1e-2)
     program = fit_program(encoding, config)
     model, report = fit_answers(jax.random.key(4), offers, encoding, config, program)
-    again, _ = fit_answers(jax.random.key(4), offers, encoding, config, program)
+    kept, save = tmp_path / "answers.npz", Checkpoint.save
+
+    def save_and_die(checkpoint: Checkpoint, record: NamedTuple) -> None:
+        save(checkpoint, record)
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("twin.placement.fit.LOOKS_PER_SAVE", 3)
+    for saving in (save_and_die, save_and_die, save):
+        monkeypatch.setattr(Checkpoint, "save", saving)
+        with suppress(KeyboardInterrupt):
+            again, _ = fit_answers(jax.random.key(4), offers, encoding, config, program, kept)
     assert all(np.array_equal(a, b) for a, b in zip(*map(jax.tree.leaves, (model, again)), strict=True))
     assert report.num_train + report.num_held_out == count
 
