@@ -5,8 +5,8 @@ A small job of all long steps, of placement (an import, answers, a workload mode
 clone, PPO in the twin, a learner from the log, the ladder, a comparison and a bundle) or of `--problem`. It is killed
 (SIGKILL) after a processor time drawn anew for every start, and begun again in a fresh folder whenever it ends. Every
 end must have the content of the undisturbed one, and nothing beside its products; what was lost is told by the
-processor time that all starts took over that of as many calm runs, and what a start costs that does nothing by one more
-start of the calm run.
+processor time that all starts took over that of as many calm runs, for which the job runs twice undisturbed (the first
+run compiles), and what a start costs that does nothing by one more.
 """
 
 import argparse
@@ -107,7 +107,7 @@ class Kills(NamedTuple):
     ends: int
     equal: int  # of the ends: with the content of the undisturbed run
     differing: Counter[str]  # step -> ends in which its product is another
-    calm_s: float  # processor time of the undisturbed run
+    calm_s: float  # processor time of the second undisturbed run
     idle_s: float  # of a start that finds everything done
     all_s: float  # of all starts
 
@@ -180,10 +180,13 @@ def waited(process: "subprocess.Popen[bytes]") -> tuple[int, float]:
 def kill_often(problem: str, num_kills: int, longest_s: float, seed: int, root: Path) -> Kills:
     """Runs the job until it was killed so often, after up to `longest_s` of processor time, and then to its end."""
     drawn = random.Random(seed)
-    calm = prepare(problem, root / "calm")
-    status, calm_s = waited(start(calm))
-    if status:
-        raise SystemExit(f"the undisturbed run ended with {status}")
+    for name in ("compiling", "calm"):
+        calm = prepare(problem, root / name)
+        status, calm_s = waited(start(calm))
+        if status:
+            raise SystemExit(f"the undisturbed run ended with {status}")
+    if contents(calm) != contents(root / "compiling"):
+        raise SystemExit("two undisturbed runs differ")
     _, idle_s = waited(start(calm))
     wanted, kills, differing, ends, equal, all_s = contents(calm), Counter[str](), Counter[str](), 0, 0, 0.0
     while sum(kills.values()) < num_kills:
