@@ -128,7 +128,7 @@ def declare(world: World, today: DayConditions, agent: Array, service: Array, si
 def expected_of(names: Names, service: Array, agent: Array, declared_s: Array) -> Array:
     """[*streams] what policies expect of requests, as of those of the log; `service` of the vocabulary."""
     found_s = declared_s * jnp.asarray(names.habit)[service, agent]
-    if names.exponent == 1.0:
+    if names.typical_s is None:
         return found_s
     return drawn_together(found_s, jnp.asarray(names.typical_s)[service], names.exponent)
 
@@ -136,7 +136,7 @@ def expected_of(names: Names, service: Array, agent: Array, declared_s: Array) -
 def declared_run_s(names: Names, request: Requests) -> Array:
     """[*streams] the work that requests declare, whatever policies expect of them."""
     found_s = request.expected_run_s
-    if names.exponent != 1.0:
+    if names.typical_s is not None:
         typical_s = jnp.asarray(names.typical_s)[request.service]
         found_s = typical_s * (found_s / typical_s) ** (1.0 / names.exponent)
     return found_s / jnp.asarray(names.habit)[request.service, request.agent]

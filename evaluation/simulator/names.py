@@ -33,10 +33,9 @@ class Names(NamedTuple):
     acceptance: np.ndarray  # [OFFER_KINDS, agents of the world] float32, in the cluster's vocabulary
     # [services of the vocabulary, agents of the world] float32: what is expected of a request over what it declares
     habit: np.ndarray
-    exponent: float = (
-        1.0  # how far that counts, of what is typical of a service, [services of the vocabulary] float32
-    )
-    typical_s: np.ndarray = np.zeros(0, np.float32)
+    exponent: float = 1.0  # how far that counts
+    # [services of the vocabulary] float32: what is typical of each; None where requests count in full
+    typical_s: np.ndarray | None = None
 
 
 def agent_name(agent: int, generation: int = 0) -> str:
@@ -88,7 +87,7 @@ def names_in(world: World, cluster: Cluster, habits: RunHabits | None = None) ->
         ),
         habit=habit,
         exponent=1.0 if habits is None else habits.exponent,
-        typical_s=np.zeros(0, np.float32) if habits is None else habits.typical_s.astype(np.float32),
+        typical_s=None if not habits or habits.exponent == 1.0 else habits.typical_s.astype(np.float32),
     )
 
 
