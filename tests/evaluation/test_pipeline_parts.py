@@ -89,7 +89,7 @@ def schedulers(products: dict[str, Path], tmp_path_factory: pytest.TempPathFacto
     one = replace(TINY.train, seeds=(0,))
     both = replace(TINY.train, seeds=(0, 3), from_logs=("cql",), from_logs_updates=2)
     first = trained(twin, one, keep)
-    assert sorted(file.name for file in keep.iterdir()) == ["clone.npz", "seed-0.npz"]
+    assert {"clone.npz", "seed-0.npz"} <= {file.name for file in keep.iterdir()}
     found = trained(twin, both, keep)
     assert_same_seed(found, 0, first)
     return found

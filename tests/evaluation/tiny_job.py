@@ -58,7 +58,7 @@ def make_small(patch: pytest.MonkeyPatch) -> None:
     patch.setattr("evaluation.certify.logged_days.MAX_WINDOWS", 16)  # as many as are followed at once
     patch.setattr("twin.placement.history.AT_ONCE", 16)  # as of few windows: one program for all
     patch.setattr("evaluation.judges.off_policy.judging.CLONE_UPDATES", 10)
-    patch.setattr("evaluation.judges.off_policy.judging.NUM_DRAWS", 4)
+    patch.setattr("evaluation.judges.off_policy.judging.NUM_DRAWS", 8)
 
 
 def do(folder: Path, config: RunConfig = TINY) -> dict[str, Path]:
