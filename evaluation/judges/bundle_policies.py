@@ -198,11 +198,10 @@ def _run_habits(setting: PlacementSetting) -> RunHabits | None:
     if not known and requested is None:
         return None
     of_agent = np.array(list(known.values())).reshape(-1, len(setting.services)).T
-    return RunHabits(
-        tuple(known),
-        of_agent,
-        *(() if requested is None else (requested.exponent, np.array(requested.typical_s))),
-    )
+    habits = RunHabits(tuple(known), of_agent)
+    if requested is None:
+        return habits
+    return replace(habits, exponent=requested.exponent, typical_s=np.array(requested.typical_s))
 
 
 def _cold_starts(setting: PlacementSetting, names: Sequence[str]) -> ColdStarts | None:

@@ -90,7 +90,7 @@ def request_at(
         rule=jnp.asarray(names.rule)[service],
         demand=jnp.stack([zero + 1.0, memory_gib, zero]),
         num_nodes=zero + 1.0,
-        expected_run_s=expected_of(names, jnp.asarray(names.service)[service], agent, declared_s),
+        expected_run_s=expected_of(names, service, agent, declared_s),
         deadline_s=jnp.asarray(today.deadline_s)[service, scenario],
         input_mib=jnp.asarray(today.input_mib)[service] * world.input.quantile(uniforms[3]),
         day_fraction=day_fraction,
@@ -126,7 +126,8 @@ def declare(world: World, today: DayConditions, agent: Array, service: Array, si
 
 
 def expected_of(names: Names, service: Array, agent: Array, declared_s: Array) -> Array:
-    """[*streams] what policies expect of requests, as of those of the log; `service` of the vocabulary."""
+    """[*streams] what policies expect of requests, as of those of the log; `service` is the world's own index."""
+    service = jnp.asarray(names.service)[service]
     found_s = declared_s * jnp.asarray(names.habit)[service, agent]
     if names.typical_s is None:
         return found_s
@@ -175,9 +176,7 @@ def listed(
         rule=jnp.asarray(names.rule)[service],
         demand=jnp.stack([zero + 1.0, jnp.asarray(today.memory_gib)[service], zero]),
         num_nodes=zero + 1.0,
-        expected_run_s=expected_of(
-            names, jnp.asarray(names.service)[service], agent, jnp.asarray(requests.expected_run_s)[row]
-        ),
+        expected_run_s=expected_of(names, service, agent, jnp.asarray(requests.expected_run_s)[row]),
         deadline_s=jnp.asarray(requests.deadline_s)[row],
         input_mib=jnp.asarray(requests.input_mib)[row],
         day_fraction=day_fraction,

@@ -234,21 +234,23 @@ def _with_usual_times(law: ReportedEnds, rows: pa.Table) -> ReportedEnds:
 def _with_pairs(law: ReportedEnds, rows: pa.Table, until_s: float) -> ReportedEnds:
     """With what services take on machines by the ends that are believed, beyond what either of them takes."""
     runs = _runs(law, rows, until_s)
-    with np.errstate(divide="ignore", invalid="ignore"):
-        residual = np.log((runs.finish_s - runs.start_s) / runs.usual_s)
+    residual = _log_ratios(runs)
     known = np.isfinite(residual) & ~_unbelieved(law, runs)
     residual = np.where(known, residual - residual[known].mean(), 0.0)
-    service, machine = _Labels.of(rows["service"]), _Labels.of(decided_node(rows))
-    shape = len(service.names), len(machine.names)
-    total, count = np.zeros(shape), np.zeros(shape)
-    np.add.at(total, (service.place, machine.place), residual)
-    np.add.at(count, (service.place, machine.place), known)
-    ratio = np.exp(total / (count + PAIR_PRIOR))
-    of_pair = {
-        name: {machine.names[place]: float(own[place]) for place in np.flatnonzero(seen)}
-        for name, own, seen in zip(service.names, ratio, count, strict=True)
-    }
+    pairs, place = _pairs(_Labels.of(rows["service"]), _Labels.of(decided_node(rows)))
+    total, count = np.bincount(place, residual), np.bincount(place, known)
+    of_pair: dict[str, dict[str, float]] = {}
+    for number in np.flatnonzero(count).tolist():
+        service, machine = pairs[number]
+        of_pair.setdefault(service, {})[machine] = float(np.exp(total[number] / (count[number] + PAIR_PRIOR)))
     return replace(law, ratio_of_pair=of_pair)
+
+
+def _pairs(service: "_Labels", machine: "_Labels") -> tuple[list[tuple[str, str]], np.ndarray]:
+    """The pairs of names that rows have, and [rows] the place of each row's."""
+    num = len(machine.names)
+    pairs, place = np.unique(service.place * num + machine.place, return_inverse=True)
+    return [(service.names[one // num], machine.names[one % num]) for one in pairs.tolist()], place
 
 
 def _unbelieved(law: ReportedEnds, runs: _ReportedRuns) -> np.ndarray:
@@ -270,16 +272,16 @@ def _runs(law: ReportedEnds, rows: pa.Table, until_s: float) -> _ReportedRuns:
     known = pc.is_in(pc.cast(rows["status"], pa.string()), value_set=pa.array(NOT_LOST))
     is_open = np.isfinite(start_s) & np.isnan(finish_s) & ~known.to_numpy(zero_copy_only=False)
     index = {name: place for place, (name, cores) in enumerate(law.cores.items()) if np.isfinite(cores)}
-    service = _Labels.of(rows["service"])
-    of_pair = [
-        [law.ratio_of_pair.get(one, {}).get(name, 1.0) for name in machine.names] for one in service.names
-    ]
-    ratio = np.array(of_pair).reshape(len(service.names), -1)[service.place, machine.place]
+    usual_s = _stated_s(law, rows) * machine.look_up(law.ratio_of_node, 1.0)
+    if law.ratio_of_pair:
+        pairs, place = _pairs(_Labels.of(rows["service"]), machine)
+        of_pair = [law.ratio_of_pair.get(service, {}).get(name, 1.0) for service, name in pairs]
+        usual_s = usual_s * np.array(of_pair)[place]
     return _ReportedRuns(
         start_s,
         finish_s,
         is_open,
-        _stated_s(law, rows) * machine.look_up(law.ratio_of_node, 1.0) * ratio,
+        usual_s,
         machine.look_up(index, -1).astype(int),
         amount(rows, "cpu_cores", 1.0),
         machine.look_up(law.cores, np.inf),
@@ -291,10 +293,15 @@ def _only(runs: _ReportedRuns, known: np.ndarray) -> _ReportedRuns:
     return runs._replace(finish_s=np.where(known, runs.finish_s, np.nan))
 
 
+def _log_ratios(runs: _ReportedRuns) -> np.ndarray:
+    """[rows] logarithms of run over usual time; not finite where one of them is unknown."""
+    with np.errstate(divide="ignore", invalid="ignore"):
+        return np.log((runs.finish_s - runs.start_s) / runs.usual_s)
+
+
 def _log_ratio(runs: _ReportedRuns) -> np.ndarray:
     """Ascending logarithms of run over usual time, where both are known."""
-    with np.errstate(divide="ignore", invalid="ignore"):
-        ratio = np.log((runs.finish_s - runs.start_s) / runs.usual_s)
+    ratio = _log_ratios(runs)
     return np.sort(ratio[np.isfinite(ratio)])
 
 

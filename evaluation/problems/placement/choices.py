@@ -82,7 +82,8 @@ def taken_for_one(archive: Archive, encoding: Encoding, days: Sequence[dt.date])
     counts: dict[str, Counter[str]] = {kind: Counter() for kind in full}
     for batch in archive.scan(REQUESTS.name, days=days, columns=full):
         for kind in full:
-            counts[kind].update(label for label in batch[kind].to_pylist() if label is not None)
+            for one in batch[kind].drop_null().value_counts():
+                counts[kind][one["values"].as_py()] += one["counts"].as_py()
     told = []
     for kind, found in counts.items():
         rare = {label: number for label, number in found.items() if label not in known[kind]}
