@@ -21,6 +21,7 @@ from offline_rl.distributions import sample
 from twin.contracts import Array, PyTree
 from twin.environment import environment
 from twin.imitation.fidelity import STATES
+from twin.placement.awaited_arrivals import awaited_arrivals, in_logged_order, reordered
 from twin.placement.bookkeeping import placement
 from twin.placement.replay import with_logged_luck
 from twin.placement.responses import drawn_response
@@ -33,7 +34,10 @@ MIN_COPIES = 5
 
 
 class SimulatedWindows(NamedTuple):
-    """Windows as the system under test has them; the last axis are the windows."""
+    """Windows as the system under test has them; the last axis are the windows.
+
+    Where agents await their answers outcomes are as if every request had come at its logged time.
+    """
 
     outcome: PlacementOutcome  # [T, W]
     node: Array  # [T, W] the decisions
@@ -97,13 +101,22 @@ class Simulation:
 
         answers = with_logged_luck(self._tested.answers(model), windows, follows)
         problem = placement(encoding.cluster, encoding.problem)
+        awaits = encoding.cluster.awaits
+        arrivals = awaited_arrivals(windows, in_place=follows) if awaits else replayed_arrivals(windows)
         system = environment(
             problem._replace(observe_global=lambda state: problem.observe_global(state).node[STATES]),
-            drawn_response(encoding.cluster, encoding.problem.depth, replayed_arrivals(windows), answers),
+            drawn_response(encoding.cluster, encoding.problem.depth, arrivals, answers),
         )
         logged = jnp.maximum(jnp.asarray(windows.node), 0)[:, None]
         found = unroll(key, system, decide, logged, windows.num_steps, (windows.arrival_s.shape[1],))
-        outcome, node = jax.tree.map(lambda leaf: leaf[:, 0], (found.outcome, found.action))
+        outcome, node, came = jax.tree.map(
+            lambda leaf: leaf[:, 0], (found.outcome, found.action, found.decision_info)
+        )
+        if awaits:
+            order = in_logged_order(windows, came.agent)
+            outcome, node, came_s = reordered((outcome, node, came.arrival_s), order)
+            later_s = came_s - jnp.asarray(windows.arrival_s)
+            outcome = outcome._replace(start_s=outcome.start_s - later_s, finish_s=outcome.finish_s - later_s)
         return SimulatedWindows(outcome, node, at_horizons(found.global_observation))
 
 

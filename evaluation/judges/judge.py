@@ -26,11 +26,12 @@ from evaluation.judges.views import Translation, answered, translation_of, with_
 from logs_schema.calendar import DAY_S
 from twin.contracts import Array, PyTree, Trajectory
 from twin.mapped import mapped
+from twin.placement.awaited_arrivals import awaited_arrivals, in_logged_order, reordered
 from twin.placement.bookkeeping import placement
 from twin.placement.encoding import Encoding
 from twin.placement.learned import AnswerConfig, AnswerModel, learned_answers
 from twin.placement.replay import ReplayTable, replay_table, replayed_answers, times_lent, with_logged_luck
-from twin.placement.responses import Answers, drawn_response
+from twin.placement.responses import Answers, Arrivals, drawn_response
 from twin.placement.types import Leaf
 from twin.placement.windows import Windows, pad_windows, replayed_arrivals, select
 
@@ -170,11 +171,13 @@ class System(NamedTuple):
         windows: Windows,
         answers: Answers,
         translations: Translations,
+        arrivals: Arrivals | None = None,
     ) -> Trajectory:
-        """The logged arrivals of `windows`, decided by one player and answered by `answers`."""
+        """The logged requests of `windows`, decided by one player and answered by `answers`; by default they come at
+        their logged times."""
         cluster, config = self.encoding.cluster, self.encoding.problem
         problem = placement(cluster, config)
-        response = drawn_response(cluster, config.depth, replayed_arrivals(windows), answers)
+        response = drawn_response(cluster, config.depth, arrivals or replayed_arrivals(windows), answers)
         if self.others:
             problem, response = with_views(problem, self.others, translations), answered(response)
         num_steps, num_windows = windows.arrival_s.shape
@@ -216,6 +219,7 @@ def twin_program(
     without the logged behaviour.
 
     Logged decisions get the logged run times and acceptances (see `with_logged_luck`), which they were reactions to.
+    Where agents await their answers requests come by what ends in the twin; results are in the order of the log.
     """
     system, kinds = System(encoding, players, others or {}), tuple(players)
 
@@ -228,9 +232,16 @@ def twin_program(
         translations: Translations,
     ) -> Judged:
         answers = learned_answers(encoding, config, model)
+        is_history: Array | bool = False
         if HISTORY in kinds and not side_by_side:
-            answers = with_logged_luck(answers, windows, kind == kinds.index(HISTORY))
-        return slim(system.play(key, kind, params, windows, answers, translations), model.support_limit_s)
+            is_history = kind == kinds.index(HISTORY)
+            answers = with_logged_luck(answers, windows, is_history)
+        if not encoding.cluster.awaits:
+            return slim(system.play(key, kind, params, windows, answers, translations), model.support_limit_s)
+        arrivals = awaited_arrivals(windows, in_place=is_history)
+        played = system.play(key, kind, params, windows, answers, translations, arrivals)
+        order = in_logged_order(windows, played.decision_info.agent[:, 0])
+        return reordered(slim(played, model.support_limit_s), order)
 
     return compiled(run, players, 3, side_by_side=side_by_side)
 

@@ -28,6 +28,7 @@ from evaluation.simulator.names import Names
 from evaluation.simulator.stations import GONE, NO_ENTRANTS, StationJobs, hand_over, no_jobs, pass_time
 from evaluation.simulator.world import World
 from twin.contracts import Array, PyTree
+from twin.environment import beside
 from twin.placement.slots import place, read, write
 from twin.placement.types import REJECTED, UNKNOWN, Fate, Requests
 
@@ -38,8 +39,8 @@ NUM_SLOTS = 64
 ANY_WEEKDAY = 0
 """Histories have no weekday: readers of the log derive it from the dates."""
 NO_COMPLETION = -1
-_REACTION, _HIDDEN = 2, 3
-"""Folded into a key for draws of worlds with reactions, and with hidden changes, only."""
+_REACTION, _HIDDEN, _ANOTHER = 2, 3, 1 << 20
+"""Folded into a key for draws of worlds with reactions, with hidden changes, and whose agents await answers, only."""
 
 
 class Completions(NamedTuple):
@@ -224,15 +225,53 @@ def follow_unfolding(
     Returns:
         The state then, and the next request as from `arrivals.next_request`.
     """
-    clock_s, request, more = next_present(
-        key, world, today, names, offset_s, state.now_s, weekday, state.crowd, state.rate
-    )
-    until_s = jnp.where(has_request, clock_s, state.now_s)
-    jobs, end_s = pass_time(world, today, state.jobs, state.crowd.end_s, state.now_s, until_s, state.hidden)
-    crowd = state.crowd._replace(end_s=end_s)
+
+    def candidate(key: Array, state: Unfolding) -> tuple[Unfolding, tuple[Array, Requests, Array]]:
+        found = next_present(
+            key, world, today, names, offset_s, state.now_s, weekday, state.crowd, state.rate
+        )
+        until_s = jnp.where(has_request, found[0], state.now_s)
+        jobs, end_s = pass_time(
+            world, today, state.jobs, state.crowd.end_s, state.now_s, until_s, state.hidden
+        )
+        return state._replace(now_s=until_s, jobs=jobs, crowd=state.crowd._replace(end_s=end_s)), found
+
+    state, found = candidate(key, state)
+    if world.reactions.one_at_a_time:
+        state, found = _of_idle_agent(key, candidate, state, found, has_request)
     if world.reactions.any:
-        crowd = judge(world.reactions, crowd, request.agent, until_s)
-    return state._replace(now_s=until_s, jobs=jobs, crowd=crowd), (clock_s, request, more)
+        state = state._replace(crowd=judge(world.reactions, state.crowd, found[1].agent, state.now_s))
+    return state, found
+
+
+_Found = tuple[Array, Requests, Array]
+
+
+def _of_idle_agent(
+    key: Array,
+    candidate: Callable[[Array, Unfolding], tuple[Unfolding, _Found]],
+    state: Unfolding,
+    found: _Found,
+    has_request: Array,
+) -> tuple[Unfolding, _Found]:
+    """Goes on to the first candidate whose agent has no request in the system."""
+
+    def is_void(state: Unfolding, found: _Found) -> Array:
+        _, request, more = found
+        own = state.jobs.owner == beside(request.agent, state.jobs.owner)
+        waits = own & ~(state.jobs.finish_s <= beside(state.now_s, state.jobs.finish_s))
+        return has_request & more & jnp.any(waits, axis=(0, 1))
+
+    def again(carry: tuple[Array, Unfolding, _Found]) -> tuple[Array, Unfolding, _Found]:
+        number, state, found = carry
+        void = is_void(state, found)
+        later = candidate(jax.random.fold_in(key, number), state)
+        kept = jax.tree.map(lambda new, old: jnp.where(void, new, old), later, (state, found))
+        return number + 1, *kept
+
+    first = jnp.int32(_ANOTHER), state, found
+    _, state, found = jax.lax.while_loop(lambda carry: jnp.any(is_void(*carry[1:])), again, first)
+    return state, found
 
 
 class _Books(NamedTuple):

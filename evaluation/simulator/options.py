@@ -24,6 +24,8 @@ class Reactions:
         absence_s: Mean of a pause, exponential; a new session begins when the agent returns.
         after_refusals: Weight of a refused offer in the impatience, relative to a late request, in [0, 1].
         newcomer_s: Mean time until an agent that has left is replaced, exponential; inf: over night only.
+        one_at_a_time: Whether an agent sends nothing while a request of its own is in the system: a closed system, in
+            which think times are exponential.
     """
 
     memory: float = 0.3
@@ -33,11 +35,12 @@ class Reactions:
     absence_s: float = 1_800.0
     after_refusals: float = 0.0
     newcomer_s: float = float("inf")
+    one_at_a_time: bool = False
 
     @property
     def any(self) -> bool:
         """Whether agents react at all."""
-        return max(self.refusing, self.leaving, self.pausing) > 0.0
+        return self.one_at_a_time or max(self.refusing, self.leaving, self.pausing) > 0.0
 
 
 @dataclass(frozen=True)

@@ -23,6 +23,8 @@ SITE_SPREAD = 0.35
 NODE_SPREAD = 0.25
 """Deviation of the logarithm of nodes' speed within a site."""
 
+MOST_CLOSED = 10.0
+"""Load that may be asked for where agents send one request at a time: as much as if they never waited."""
 LEAST_LOAD = 1e-12
 """A smaller one is 0 but for rounding: no factor makes a load of it."""
 
@@ -138,7 +140,8 @@ def at_even_load(world: World, load: float) -> World:
     """The world with work, deadlines and inputs stretched by one factor, so that `even_load` on day 0 is `load`.
 
     Raises:
-        ConfigError: the load is not in (0, 1); or the world cannot exist.
+        ConfigError: the load is not in (0, 1), or (0, `MOST_CLOSED`) where agents send one request at a time; or the
+            world cannot exist.
     """
     factor = _stretch(world, load, even_load(validate(world)))
     return validate(replace(world, services=_stretched(world, factor, input_factor=factor)))
@@ -147,11 +150,12 @@ def at_even_load(world: World, load: float) -> World:
 def _stretch(world: World, load: float, now: float) -> float:
     """What work is multiplied by for a load instead of that of now."""
     where, advice = f"simulated world {world.name!r}", "change the world"
-    if not 0.0 < load < 1.0:
+    most = MOST_CLOSED if world.reactions.one_at_a_time else 1.0
+    if not 0.0 < load < most:
         raise ConfigError(
             f"a load of {load:g} at the peak",
             where=where,
-            allowed="more than 0 and less than 1",
+            allowed=f"more than 0 and less than {most:g}",
             advice=advice,
         )
     if not LEAST_LOAD <= now < math.inf:

@@ -20,7 +20,7 @@ from evaluation.simulator.workloads import Workload
 from evaluation.simulator.world import World
 from logs_schema.errors import ConfigError
 from twin.contracts import Array, Outcome, PyTree, Response, Streams
-from twin.placement.responses import Answers, Arrivals, First, Next, drawn_response
+from twin.placement.responses import Answers, Arrivals, First, Next, Pending, drawn_response
 from twin.placement.types import Cluster, Fate, PlacementState, Requests
 
 
@@ -48,7 +48,7 @@ def truth_arrivals(
         return rate, First(clock_s, request, more[None], ~more)
 
     def following(
-        key: Array, rate: Path | None, state: PlacementState, _fate: Fate
+        key: Array, rate: Path | None, state: PlacementState, _fate: Fate, _pending: Pending
     ) -> tuple[Path | None, Next]:
         clock_s, request, more = next_requests(key, state.clock_s, rate)
         return rate, Next(clock_s, request, more[None], ~more)

@@ -217,7 +217,9 @@ def test_the_truth_asks_for_the_listed_requests_in_a_clusters_vocabulary(tasks):
     arrivals = truth_arrivals(SMALL, day_of_truth(SMALL, 1, listed), names)
     first = jax.jit(lambda: arrivals.init(jax.random.key(0), (2,))[1])
     follow = jax.jit(
-        lambda clock_s: arrivals.next(jax.random.key(0), None, SimpleNamespace(clock_s=clock_s), None)[1]
+        lambda clock_s: arrivals.next(jax.random.key(0), None, SimpleNamespace(clock_s=clock_s), None, None)[
+            1
+        ]
     )
     day, found = listed.days[1], [jax.tree.map(np.asarray, first())]
     for _ in range(len(day.arrival_s) - 1):

@@ -15,7 +15,7 @@ from tests.twin.made import made_cluster
 from twin.contracts import Array, Environment, Streams
 from twin.environment import environment
 from twin.placement.bookkeeping import PlacementConfig, placement
-from twin.placement.responses import Answers, Arrivals, First, Next, drawn_response
+from twin.placement.responses import Answers, Arrivals, First, Next, Pending, drawn_response
 from twin.placement.types import COMPLETED, REJECTED, UNKNOWN, Fate, PlacementState, Requests
 
 CLUSTER = made_cluster(num_edge=3, num_sites=2, num_services=4)
@@ -66,7 +66,9 @@ def mechanical(*, length: int, drawn: bool = True, depth: int = CONFIG.depth) ->
         request = request_of(key, number)
         return number, First(jnp.zeros(streams), request, jnp.broadcast_to(~done[None], (1, *streams)), done)
 
-    def following(key: Array, number: Array, state: PlacementState, _fate: Fate) -> tuple[Array, Next]:
+    def following(
+        key: Array, number: Array, state: PlacementState, _fate: Fate, _pending: Pending
+    ) -> tuple[Array, Next]:
         key_request, key_gap = jax.random.split(key)
         gap_s = jax.random.exponential(key_gap, number.shape) if drawn else 0.5 + (number % 3)
         number = number + 1

@@ -21,7 +21,7 @@ _OF_EDGE = tuple(name for name in EdgeCloud._fields if name not in ("config", "c
 _NAMES = ("node_names", "sites", "scenarios", "services", "queues", "agents", "knows_week")
 _DYNAMICS = "dynamics"
 _NEVER = (
-    "cold", "tide", "node_tide", "reaction", "scarce", "wakes", "hazard", "repeats", "priorities", "pace",
+    "cold", "tide", "node_tide", "reaction", "scarce", "wakes", "hazard", "repeats", "awaits", "priorities", "pace",
     "in_order", "permits", "concurrency", "run_limit_s", "drops_late", "wait_limit_s",
 )  # fmt: skip
 _OF_CLUSTER = tuple(item.name for item in fields(Cluster) if item.name not in (*_NAMES, _DYNAMICS, *_NEVER))
@@ -37,6 +37,7 @@ def save_fitted(folder: Path, fitted: FittedCluster) -> None:
     assert cluster.wakes is None, "nor do nodes sleep"
     assert not cluster.hazard, "nor lose what runs on them"
     assert cluster.repeats is None, "nor do clients try again"
+    assert not cluster.awaits, "nor await their answers"
     assert cluster.priorities is None, "nor do queues go before others"
     assert cluster.pace is None, "nor do runs slow each other"
     assert not any((cluster.in_order, cluster.permits, cluster.concurrency)), "nor wait for one another"

@@ -44,6 +44,7 @@ from twin.placement.pace import WorkProgress
 from twin.placement.pieces import pieces
 from twin.placement.repeats import is_repeat
 from twin.placement.reported_ends import amended
+from twin.placement.think_times import places_behind
 from twin.placement.types import (
     CARRIED,
     COMPLETED,
@@ -239,7 +240,8 @@ def cut_windows(
         begins = begins[: max(1, np.searchsorted(begins, len(usable) - num_steps, side="right"))]
     position = begins[None] + np.arange(num_steps)[:, None]
     length = np.minimum(len(usable) - begins, num_steps).astype(np.int32)
-    row = usable[np.minimum(position, len(usable) - 1)]
+    place = np.minimum(position, len(usable) - 1)
+    row = usable[place]
     valid = np.arange(num_steps)[:, None] < length[None]
     origin_s = np.floor(rows.arrival_s[row[0]])
     if rows.request.tide is None:
@@ -267,6 +269,7 @@ def cut_windows(
         last_end_s=last_ends_s(rows, row[0], origin_s, encoding, begin_s),
         filed_s=None if encoding.cluster.cold is None else filed_s[row].astype(np.float32),
         repeats=None if (found := encoding.cluster.repeats) is None else _repeats(rows, found)[row],
+        behind=places_behind(rows.request.agent[usable])[place] if encoding.cluster.awaits else None,
         driven_out=None
         if (ranks := encoding.cluster.priorities) is None
         else may_be_driven_out(ranks, rows.request.queue, rows.node, rows.arrival_s, rows.start_s)[row],

@@ -40,13 +40,13 @@ from twin.placement.peaks import cores_in_use, depth_of
 from twin.placement.pieces import pieces
 from twin.placement.priorities import QueuedRuns, fit_priorities, priorities_of
 from twin.placement.queue_nodes import bound_queues, with_sets
-from twin.placement.repeats import fit_repeats
 from twin.placement.reported_ends import ReportedEnds, reported_ends_of, with_amended_ends
 from twin.placement.run_filter import RunDynamics, fit_dynamics, runs_of
 from twin.placement.run_habits import RunHabits, expected_s_of, fit_run_habits, run_habits_of
 from twin.placement.run_labels import LabelledRuns, RunLabels, fit_run_labels, run_labels_of
 from twin.placement.service_times import OFFER_KINDS, median_by, without_history
 from twin.placement.slots import num_views
+from twin.placement.think_times import fit_returns
 from twin.placement.tides import Tide, fit_tides
 from twin.placement.types import NUM_RESOURCES, RESOURCES, Cluster, Reaction, Repeats
 from twin.placement.waiting import fit_waits
@@ -63,7 +63,7 @@ COLUMNS = (
 _ARRAYS = {name for name, each in Cluster.__dataclass_fields__.items() if each.type is np.ndarray}
 _OTHERS: dict[str, Any] = {"site_of_node": np.int64, "is_cloud": np.bool_, "rules": np.bool_}
 _WHERE_FOUND = {
-    "scarce", "wakes", "hazard", "repeats", "priorities", "pace", "in_order", "permits", "concurrency",
+    "scarce", "wakes", "hazard", "repeats", "awaits", "priorities", "pace", "in_order", "permits", "concurrency",
     "run_limit_s", "drops_late", "wait_limit_s",
 }  # fmt: skip
 """Fields that are written only where the log shows them."""
@@ -245,7 +245,7 @@ def fit_encoding(
         reaction=reaction,
         wakes=None if by_class else fit_wakes(arrival_s, start_s, finish_s, taken, stretch, alike),
         hazard=hazard,
-        repeats=fit_repeats(arrival_s, log.finish_s, log.status, log.agent, service),
+        **fit_returns(log),
         priorities=priorities,
         pace=pace,
         run_limit_s=() if pace else limits,

@@ -16,6 +16,7 @@ from logs_schema.progress import Stage, unseen
 from twin.contracts import Array, Environment, Trajectory
 from twin.environment import environment
 from twin.placement.availability import pending_fates
+from twin.placement.awaited_arrivals import awaited_arrivals
 from twin.placement.bookkeeping import placement
 from twin.placement.encoding import Encoding
 from twin.placement.learned import AVAILABILITY, answer_inputs, num_inputs
@@ -55,16 +56,16 @@ def replay_environment(windows: Windows, encoding: Encoding, table: ReplayTable 
 
 
 def answered_environment(
-    windows: Windows, encoding: Encoding, answers: Answers, *, repeats: bool = False
+    windows: Windows, encoding: Encoding, answers: Answers, *, reacts: bool = False
 ) -> Environment:
-    """The environment whose requests are those of `windows`, answered by `answers`; with `repeats` failed requests come
-    again by what fails there, where the log shows that they do."""
+    """The environment whose requests are those of `windows`, answered by `answers`; with `reacts` failed requests come
+    again by what fails there, and agents await their answers, where the log shows that they do."""
     cluster, problem = encoding.cluster, encoding.problem
-    arrivals = (
-        repeated_arrivals(windows, cluster.repeats)
-        if repeats and cluster.repeats
-        else replayed_arrivals(windows)
-    )
+    arrivals = replayed_arrivals(windows)
+    if reacts and cluster.repeats:
+        arrivals = repeated_arrivals(windows, cluster.repeats)
+    elif reacts and cluster.awaits:
+        arrivals = awaited_arrivals(windows)
     response = drawn_response(cluster, problem.depth, arrivals, answers)
     return environment(placement(cluster, problem), response)
 

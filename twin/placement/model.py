@@ -63,7 +63,7 @@ class PlacementTwin:
         """
         answers = learned_answers(self.encoding, self.config, self.model, randomisation)
         chosen = self.windows if windows is None else windows
-        return answered_environment(chosen, self.encoding, answers, repeats=True)
+        return answered_environment(chosen, self.encoding, answers, reacts=True)
 
     def played(
         self,
@@ -224,6 +224,8 @@ def load_windows(path: Path, cluster: Cluster) -> Windows:
         structure = structure._replace(last_end_s=0, filed_s=0)
     if cluster.repeats is not None:
         structure = structure._replace(repeats=0)
+    if cluster.awaits:
+        structure = structure._replace(behind=0)
     if cluster.priorities is not None:
         structure = structure._replace(driven_out=0)
     if cluster.pace is not None:

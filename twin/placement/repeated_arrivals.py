@@ -13,7 +13,7 @@ import jax.numpy as jnp
 
 from twin.contracts import Array, PyTree, Streams
 from twin.placement.repeats import is_failed
-from twin.placement.responses import Arrivals, First, Next
+from twin.placement.responses import Arrivals, First, Next, Pending
 from twin.placement.types import Fate, PlacementState, Repeats, Requests
 from twin.placement.windows import Windows, choose_windows, take
 
@@ -53,7 +53,7 @@ def repeated_arrivals(windows: Windows, repeats: Repeats) -> Arrivals:
         way = _Way(log, jnp.zeros(streams, jnp.int32), log.following[0], never, nothing)
         first = First(
             log.arrival_s[0],
-            _asked(log.request, way.current),
+            asked(log.request, way.current),
             jnp.ones((1, *streams), bool),
             jnp.zeros(streams, bool),
             take(windows.carried, window),
@@ -63,21 +63,23 @@ def repeated_arrivals(windows: Windows, repeats: Repeats) -> Arrivals:
         )
         return way, first
 
-    def following(key: Array, way: _Way, state: PlacementState, fate: Fate) -> tuple[_Way, Next]:
+    def following(
+        key: Array, way: _Way, state: PlacementState, fate: Fate, _pending: Pending
+    ) -> tuple[_Way, Next]:
         way = _after(key, repeats, way, state, fate)
         num_steps = way.log.arrival_s.shape[0]
         done = way.upcoming >= num_steps
-        logged_s = _at(way.log.arrival_s, jnp.minimum(way.upcoming, num_steps - 1))
+        logged_s = at(way.log.arrival_s, jnp.minimum(way.upcoming, num_steps - 1))
         first = jnp.argmin(way.due_s, axis=0)
         due_s = jnp.min(way.due_s, axis=0)
         comes_again = (due_s < logged_s) & ~done
-        current = jnp.where(comes_again, _at(way.repeated, first), jnp.minimum(way.upcoming, num_steps - 1))
+        current = jnp.where(comes_again, at(way.repeated, first), jnp.minimum(way.upcoming, num_steps - 1))
         clock_s = jnp.where(comes_again, jnp.maximum(due_s, state.clock_s), logged_s)
         clock_s = jnp.where(done, state.clock_s, clock_s)
         taken = comes_again[None] & (jnp.arange(MOST_DUE).reshape((-1,) + (1,) * first.ndim) == first[None])
-        upcoming = jnp.where(comes_again | done, way.upcoming, _at(way.log.following, current))
+        upcoming = jnp.where(comes_again | done, way.upcoming, at(way.log.following, current))
         way = way._replace(current=current, upcoming=upcoming, due_s=jnp.where(taken, jnp.inf, way.due_s))
-        return way, Next(clock_s, _asked(way.log.request, current), ~done[None], done)
+        return way, Next(clock_s, asked(way.log.request, current), ~done[None], done)
 
     return Arrivals(init, following)
 
@@ -107,13 +109,13 @@ def _after(key: Array, repeats: Repeats, way: _Way, state: PlacementState, fate:
     )
 
 
-def _at(leaf: Array, index: Array) -> Array:
+def at(leaf: Array, index: Array) -> Array:
     """[..., *streams] of leaves [..., T, *streams], each stream at its own `index` [*streams]."""
     axis = leaf.ndim - index.ndim - 1
     where = jnp.broadcast_to(index, (*leaf.shape[:axis], 1, *index.shape))
     return jnp.squeeze(jnp.take_along_axis(leaf, where, axis=axis), axis)
 
 
-def _asked(request: Requests, index: Array) -> PyTree:
+def asked(request: Requests, index: Array) -> PyTree:
     """The requests at an index, with an axis of seats."""
-    return jax.tree.map(lambda leaf: jnp.expand_dims(_at(leaf, index), -1 - index.ndim), request)
+    return jax.tree.map(lambda leaf: jnp.expand_dims(at(leaf, index), -1 - index.ndim), request)

@@ -48,13 +48,24 @@ class Next(NamedTuple):
     request: Requests  # leaves [seats, *streams]
     active: Array  # [seats, *streams] bool
     done: Array  # [*streams] bool
+    place: Array | None = (
+        None  # int32 [*streams]: its place in the window, where the order is not that of the log
+    )
+
+
+class Pending(NamedTuple):
+    """Where the requests in hand are filed, and how all fates have moved with them."""
+
+    slot: Array  # [seats, streams] as `choose_slots`; beyond the table where an offer was refused
+    finish_s: Array | None  # [nodes, depth, *streams]; None where fates do not move
 
 
 class Arrivals(NamedTuple):
     """Arriving requests: pure functions of a private state."""
 
     init: Callable[[Array, Streams], tuple[PyTree, First]]  # (key, streams)
-    next: Callable[[Array, PyTree, PlacementState, Fate], tuple[PyTree, Next]]  # (key, private, state, fate)
+    next: Callable[[Array, PyTree, PlacementState, Fate, Pending], tuple[PyTree, Next]]
+    # (key, private, state, fate, pending)
 
 
 class Answers(NamedTuple):
@@ -174,7 +185,8 @@ def drawn_response(cluster: Cluster, depth: int, arrivals: Arrivals, answers: An
         if answers.moved_fates is not None:
             start_s, finish_s = answers.moved_fates(state, node, slots, hidden.start_s, hidden.finish_s)
             hidden = hidden._replace(start_s=start_s, finish_s=finish_s)
-        arrivals_state, following = arrivals.next(key_arrivals, private.arrivals, state, fate)
+        pending = Pending(slots, None if answers.moved_fates is None else hidden.finish_s)
+        arrivals_state, following = arrivals.next(key_arrivals, private.arrivals, state, fate, pending)
         shown = _revealed(hidden, following.clock_s)
         observed_events = PlacementEvents(
             following.clock_s,
@@ -183,6 +195,7 @@ def drawn_response(cluster: Cluster, depth: int, arrivals: Arrivals, answers: An
             following.request,
             following.active,
             available(state.clock_s.shape),
+            place=following.place,
         )
         no = jnp.zeros_like(following.done)
         outcome = Outcome(

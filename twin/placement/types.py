@@ -95,6 +95,8 @@ class Cluster:
             that nodes lose what runs on them, empty.
         repeats: How clients try again after failures (see `repeats`); by default, and where the log does not show it,
             None.
+        awaits: Whether agents send a request only when their last one has ended (see `think_times`); by default, and
+            where the log does not show it, not.
         priorities: Queues whose requests go before those of others (see `priorities`); by default, and where the log
             does not show any, None.
         pace: How fast runs go beside others (see `pace`); by default, and where the log does not show that it matters,
@@ -143,6 +145,7 @@ class Cluster:
     wakes: Wakes | None = None
     hazard: tuple[float, ...] = ()
     repeats: Repeats | None = None
+    awaits: bool = False
     priorities: Priorities | None = None
     pace: Pace | None = None
     in_order: bool = False
@@ -259,6 +262,8 @@ class PlacementEvents(NamedTuple):
     level: NodeLevel | None = None
     age_s: Leaf | None = None
     last_end_s: Leaf | None = None
+    # int32 [*streams]: the place of the request in its window, where requests do not come in the order of the log
+    place: Leaf | None = None
 
 
 class PlacementState(NamedTuple):

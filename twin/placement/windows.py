@@ -12,7 +12,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from twin.contracts import Array, PyTree, Streams
-from twin.placement.responses import Arrivals, First, Next
+from twin.placement.responses import Arrivals, First, Next, Pending
 from twin.placement.run_filter import NodeLevel
 from twin.placement.types import EMPTY, Carried, Fate, Leaf, PlacementState, Requests
 
@@ -39,6 +39,9 @@ class Windows(NamedTuple):
     driven_out: Leaf | None = None
     # [T, W] bool: whether it repeats a failed one; None where clients do not try again
     repeats: Leaf | None = None
+    # [T, W] int32: how many requests before it its agent's last one stands, 0 where there is none; None where agents do
+    # not await their answers
+    behind: Leaf | None = None
     # [T, W] the work that was done of every run by its end, or as far as the log goes; None where runs do not slow each
     # other (see `pace`)
     work_s: Leaf | None = None
@@ -60,7 +63,9 @@ class Windows(NamedTuple):
 
 def _where_found(windows: Windows, take: Callable[[Leaf], Leaf]) -> dict[str, Leaf]:
     """What is taken of the leaves [T, W] that only some logs have, by name."""
-    leaves = {name: getattr(windows, name) for name in ("filed_s", "driven_out", "repeats", "work_s")}
+    leaves = {
+        name: getattr(windows, name) for name in ("filed_s", "driven_out", "repeats", "behind", "work_s")
+    }
     return {name: take(leaf) for name, leaf in leaves.items() if leaf is not None}
 
 
@@ -233,7 +238,9 @@ def replayed_arrivals(windows: Windows) -> Arrivals:
         )
         return walk, first
 
-    def following(_key: Array, walk: _Walk, state: PlacementState, _fate: Fate) -> tuple[_Walk, Next]:
+    def following(
+        _key: Array, walk: _Walk, state: PlacementState, _fate: Fate, _pending: Pending
+    ) -> tuple[_Walk, Next]:
         step = walk.step + 1
         done = step >= walk.length
         inside = jnp.minimum(step, walk.arrival_s.shape[0] - 1)

@@ -46,6 +46,8 @@ def dependences_of(
         found.append(
             f"clients who repeat {repeats.chance:.0%} of failed requests (after some {repeats.delay_s:.3g} s)"
         )
+    if cluster.awaits:
+        found.append("agents who send a request only when their last one has ended")
     if cluster.scarce:
         found.append(f"requests that wait for {' and '.join(RESOURCES[each] for each in cluster.scarce)}")
     found += _waited_for(cluster)

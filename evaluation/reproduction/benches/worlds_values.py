@@ -26,6 +26,7 @@ from evaluation.simulator.world import CALENDAR_DAY_S, World
 from logs_schema import Archive
 from twin.contracts import Array, Problem, PyTree, Response, Trajectory
 from twin.environment import environment
+from twin.placement.awaited_arrivals import awaited_arrivals
 from twin.placement.bookkeeping import placement
 from twin.placement.learned import learned_answers
 from twin.placement.log_windows import encode_days
@@ -119,9 +120,8 @@ def in_model_values(
 
     def run(key: Array, params: Sequence[PyTree], windows: Windows, model: PyTree) -> Values:
         answers = learned_answers(encoding, twin.config, model)
-        response = drawn_response(
-            encoding.cluster, encoding.problem.depth, replayed_arrivals(windows), answers
-        )
+        arrivals = awaited_arrivals(windows) if encoding.cluster.awaits else replayed_arrivals(windows)
+        response = drawn_response(encoding.cluster, encoding.problem.depth, arrivals, answers)
         episodes = _play(key, problem, response, contestants, params, members, num_replications, longest)
         return _values(episodes, len(contestants), members, jnp.asarray(model.support_limit_s))
 

@@ -1,0 +1,215 @@
+"""Agents that await their answers: read off a log, and in episodes of a twin against a plain loop."""
+
+import heapq
+from dataclasses import replace
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from tests.twin.made import made_cluster, made_encoding, made_rows
+from twin.environment import environment
+from twin.placement.awaited_arrivals import awaited_arrivals, in_logged_order, reordered
+from twin.placement.bookkeeping import placement
+from twin.placement.encode import cut_windows
+from twin.placement.encoding import Encoding
+from twin.placement.history import answered_environment
+from twin.placement.responses import Answers, drawn_response
+from twin.placement.think_times import awaits_answers, places_behind
+from twin.placement.types import COMPLETED, REJECTED, Fate
+from twin.placement.windows import Windows, joined, lengthened, select
+from twin.rollout import rollout
+
+NUM_AGENTS, NUM_STEPS = 4, 40
+
+
+def log_of(rng: np.random.Generator, kind: str, num_agents: int = 20, per_agent: int = 150):
+    """Arrivals, ends, statuses and agents of requests whose response times scatter around 10 s."""
+    rows = []
+    for agent in range(num_agents):
+        now_s, ended_s = rng.uniform(0.0, 50.0), 0.0
+        for _ in range(per_agent):
+            ended_s = now_s + rng.lognormal(2.0, 0.7)
+            rows.append((now_s, ended_s, COMPLETED, agent))
+            if kind == "awaiting":
+                now_s = ended_s + rng.exponential(10.0)
+            elif kind == "open":
+                now_s += rng.exponential(20.0)
+            elif kind == "timer":
+                now_s += 120.0 + rng.uniform(0.0, 5.0)
+    rows.sort()
+    return tuple(np.array(column) for column in zip(*rows, strict=True))
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_agents_that_await_their_answers_are_found_and_no_others(seed):
+    found = {}
+    for kind in ("awaiting", "open", "timer"):
+        log = log_of(np.random.default_rng(seed), kind)
+        found[kind] = awaits_answers(*log, np.zeros(len(log[0]), int))
+    assert found == {"awaiting": True, "open": False, "timer": False}
+    arrival_s, finish_s, status, agent = log_of(np.random.default_rng(seed), "awaiting")
+    stretch = np.zeros(len(agent), int)
+    assert not awaits_answers(arrival_s, finish_s, status, np.full(len(agent), -1), stretch)
+    assert not awaits_answers(arrival_s[:40], finish_s[:40], status[:40], agent[:40], stretch[:40])
+    late_s = np.where(np.random.default_rng(seed).random(len(agent)) < 0.5, finish_s + 30.0, finish_s)
+    assert not awaits_answers(arrival_s, late_s, status, agent, stretch), "ends as late as this tell nothing"
+
+
+def test_a_request_knows_how_far_behind_it_the_last_of_its_agent_stands():
+    np.testing.assert_array_equal(places_behind(np.array([3, -1, 5, 3, -1, 3, 5])), [0, 0, 0, 3, 0, 2, 4])
+
+
+def logged(seed: int, num_windows: int = 2) -> tuple[Encoding, Windows]:
+    """Windows of agents that think, but for some requests that overlap the one before, and some that are refused."""
+    rng = np.random.default_rng(seed)
+    cluster = replace(made_cluster(), awaits=True)
+    encoding, num = made_encoding(cluster), NUM_STEPS * num_windows
+    rows = []
+    for agent in range(NUM_AGENTS):
+        now_s = rng.uniform(0.0, 20.0)
+        while now_s < 1e5:
+            refused = rng.random() < 0.1
+            ended_s = now_s if refused else now_s + rng.exponential(20.0)
+            rows.append((now_s, ended_s, REJECTED if refused else COMPLETED, agent))
+            overlaps = rng.random() < 0.1 and not refused
+            now_s = now_s + 0.5 * (ended_s - now_s) if overlaps else ended_s + rng.exponential(15.0)
+    arrival_s, finish_s, status, agent = (
+        np.array(column) for column in zip(*sorted(rows)[:num], strict=True)
+    )
+    finish_s = np.where(status == REJECTED, np.inf, finish_s)
+    made = made_rows(rng, cluster, num)
+    made = made._replace(
+        arrival_s=arrival_s, start_s=np.where(status == REJECTED, np.inf, arrival_s), finish_s=finish_s,
+        status=status.astype(np.int32), node=np.zeros(num, np.int32),
+        request=made.request._replace(agent=agent.astype(np.int32), deadline_s=np.arange(num, dtype=np.float32)),
+    )  # fmt: skip
+    return encoding, cut_windows(made, np.ones(num, bool), encoding, num_steps=NUM_STEPS)
+
+
+def run_of(number):
+    """How long a request runs in the episode, whatever the log says; of arrays too."""
+    return 3.0 + (number * 37.0) % 41.0
+
+
+def is_refused(number):
+    """Whether it is refused there."""
+    return number % 7.0 == 3.0
+
+
+def answering() -> Answers:
+    def answer(_key, memory, state, node, _pending):
+        now_s, number = jnp.broadcast_to(state.clock_s[None], node.shape), state.request.deadline_s
+        taken = ~is_refused(number)
+        status = jnp.where(taken, COMPLETED, REJECTED).astype(jnp.int32)
+        return memory, Fate(taken, now_s, now_s + run_of(number), status)
+
+    return Answers(lambda _key, _streams: (), answer)
+
+
+def by_plain_loop(windows: Windows, column: int) -> list[tuple[float, int]]:
+    """When the requests of a window come, and their numbers, event by event."""
+    number = np.asarray(windows.request.deadline_s)[:, column]
+    agent, arrival_s = windows.request.agent[:, column], windows.arrival_s[:, column].astype(float)
+    refused = windows.fate.status[:, column] == REJECTED
+    ended_s = np.where(refused, arrival_s, windows.fate.finish_s[:, column])
+    next_of, last_of = {}, {}
+    for step in range(windows.length[column]):
+        if agent[step] in last_of:
+            next_of[last_of[agent[step]]] = step
+        last_of[agent[step]] = step
+    free = [step for step in range(windows.length[column]) if step not in next_of.values()]
+    events, found = [(arrival_s[step], step) for step in free], []
+    heapq.heapify(events)
+    while events:
+        now_s, step = heapq.heappop(events)
+        found.append((now_s, int(number[step])))
+        if step in next_of:
+            later = next_of[step]
+            end_s = now_s if is_refused(number[step]) else now_s + run_of(number[step])
+            awaited = ended_s[step] <= arrival_s[later]
+            think_s = arrival_s[later] - (ended_s[step] if awaited else arrival_s[step])
+            heapq.heappush(events, ((end_s if awaited else now_s) + think_s, later))
+    return found
+
+
+def first_legal(_key, _seen, legal):
+    return jnp.argmax(legal, 0)
+
+
+@pytest.mark.parametrize("seed", range(2))
+def test_requests_come_as_in_a_plain_loop(seed):
+    encoding, windows = logged(seed)
+    system = answered_environment(windows, encoding, answering(), reacts=True)
+    played = rollout(jax.random.key(0), system, first_legal, NUM_STEPS + 3, (2,))
+    for column in range(2):
+        active = np.asarray(played.active)[:, 0, column]
+        assert active.sum() == windows.length[column]
+        expected = by_plain_loop(windows, column)
+        info = jax.tree.map(
+            lambda leaf, column=column: np.asarray(leaf)[..., 0, column], played.decision_info
+        )
+        np.testing.assert_array_equal(info.deadline_s[active], [number for _, number in expected])
+        np.testing.assert_allclose(info.arrival_s[active], [at_s for at_s, _ in expected], atol=1e-3)
+    order = np.asarray(in_logged_order(windows, played.decision_info.agent[:NUM_STEPS, 0]))
+    numbers = np.asarray(reordered(played.decision_info.deadline_s[:NUM_STEPS, 0], order))
+    np.testing.assert_array_equal(numbers, windows.request.deadline_s)
+    assert (order != np.arange(NUM_STEPS)[:, None]).any(), (
+        "the log's order is that of the episode: this tests nothing"
+    )
+
+
+def test_in_place_all_come_as_logged():
+    encoding, windows = logged(0)
+    arrivals = awaited_arrivals(windows, in_place=jnp.bool_(True))
+    response = drawn_response(encoding.cluster, encoding.problem.depth, arrivals, answering())
+    system = environment(placement(encoding.cluster, encoding.problem), response)
+    played = rollout(jax.random.key(0), system, first_legal, NUM_STEPS, (2,))
+    np.testing.assert_allclose(played.decision_info.arrival_s[:, 0], windows.arrival_s)
+
+
+def test_ends_that_are_put_off_put_off_what_awaits_them():
+    """Every placement makes all that runs end 5 s later."""
+    encoding, windows = logged(1, 1)
+
+    def moved_fates(state, _node, _slots, start_s, finish_s):
+        runs = jnp.isfinite(finish_s) & (finish_s > state.clock_s[None, None])
+        return start_s, jnp.where(runs, finish_s + 5.0, finish_s)
+
+    answers = answering()._replace(moved_fates=moved_fates)
+    system = answered_environment(windows, encoding, answers, reacts=True)
+    played = rollout(jax.random.key(0), system, first_legal, NUM_STEPS, (1,))
+    finish_s = np.asarray(played.outcome.finish_s)[:, 0, 0]
+    info = jax.tree.map(lambda leaf: np.asarray(leaf)[..., 0, 0], played.decision_info)
+    refused = is_refused(info.deadline_s)
+    ended_s = np.where(refused, info.arrival_s, finish_s)
+    place = {int(number): step for step, number in enumerate(windows.request.deadline_s[:, 0])}
+    logged_end_s = np.where(
+        windows.fate.status[:, 0] == REJECTED, windows.arrival_s[:, 0], windows.fate.finish_s[:, 0]
+    )
+    last_of, compared = {}, 0
+    for step, agent in enumerate(info.agent):
+        mine = place[int(info.deadline_s[step])]
+        if agent in last_of:
+            before = last_of[agent]
+            logged_before = place[int(info.deadline_s[before])]
+            think_s = windows.arrival_s[mine, 0] - logged_end_s[logged_before]
+            if think_s >= 0.0 and np.isfinite(ended_s[before]):
+                assert info.arrival_s[step] == pytest.approx(ended_s[before] + think_s, abs=2e-3)
+                compared += 1
+        last_of[agent] = step
+    assert compared > 20
+
+
+def test_windows_keep_what_is_awaited_whatever_is_made_of_them():
+    encoding, windows = logged(2, 4)
+    assert (windows.behind > 0).any()
+    both = joined([windows, windows])
+    np.testing.assert_array_equal(both.behind, np.tile(windows.behind, 2))
+    halves = select(windows, np.arange(2))
+    np.testing.assert_array_equal(halves.behind, windows.behind[:, :2])
+    overlapping = lengthened(windows, 2 * NUM_STEPS)
+    assert overlapping.behind.shape == overlapping.arrival_s.shape
+    assert Encoding.from_json(encoding.to_json()).cluster.awaits
+    assert '"awaits"' not in made_encoding(made_cluster()).to_json()

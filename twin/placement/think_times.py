@@ -1,0 +1,86 @@
+"""Whether agents await their answers: each sends its next request only when its last one has ended (a closed system).
+
+Source: B. Schroeder, A. Wierman, M. Harchol-Balter, Open versus closed: a cautionary tale, NSDI 2006. From an end to
+the next request an agent *thinks*; a quicker scheduler gets more requests, a slower one fewer. Read as times that
+depend on nothing, such a log shows a bad scheduler queues that no agent would have built up, and a good one a system
+that is emptier than it would be.
+
+A request *overlaps* the one before it where it comes before that has ended. Of agents that await their answers hardly
+any does; of others as many as if every gap were held against the response time of another of the agent's requests
+around then. Timers that are slower than any answer overlap in neither, and are not taken for agents that await.
+"""
+
+from typing import Any
+
+import numpy as np
+
+from twin.placement.hazards import RunLog
+from twin.placement.repeats import fit_repeats
+from twin.placement.types import REJECTED
+
+NEIGHBOURS = (1, 2, 3, 4)
+"""How many requests of the agent later and earlier the response times are from that a gap is held against."""
+FEWEST = 60.0
+"""Overlaps that must be expected of a log, for none to tell anything."""
+MOST_SHARE = 0.1
+"""Share of them that there may be: ends are written late, and agents have a second window."""
+
+
+def awaits_answers(
+    arrival_s: np.ndarray, finish_s: np.ndarray, status: np.ndarray, agent: np.ndarray, stretch: np.ndarray
+) -> bool:
+    """Whether the agents of a log await their answers.
+
+    Args:
+        arrival_s: [rows] in order.
+        finish_s: [rows] inf where it is not known to have ended.
+        status: [rows] codes.
+        agent: [rows] index, -1 where it is hidden.
+        stretch: [rows] which of the consecutive pieces of the log a row is from; nothing is known of what lies between.
+    """
+    response_s = ended_s(arrival_s, finish_s, status) - arrival_s
+    known = np.flatnonzero((agent >= 0) & np.isfinite(response_s))
+    order = known[np.lexsort((arrival_s[known], stretch[known], agent[known]))]
+    if len(order) < 2:
+        return False
+    gap_s, place = np.diff(arrival_s[order]), np.arange(len(order) - 1)
+    goes_on = _alike(order[:-1], order[1:], agent, stretch)
+    overlaps, expected = 0.0, 0.0
+    for step in (*NEIGHBOURS, *(-each for each in NEIGHBOURS)):
+        other = order[np.clip(place + step, 0, len(order) - 1)]
+        inside = goes_on & (other != order[:-1]) & _alike(order[:-1], other, agent, stretch)
+        overlaps += float((gap_s < response_s[order[:-1]])[inside].sum())
+        expected += float((gap_s < response_s[other])[inside].sum())
+    each = 2 * len(NEIGHBOURS)
+    return expected / each >= FEWEST and overlaps <= MOST_SHARE * expected
+
+
+def fit_returns(log: RunLog) -> dict[str, Any]:
+    """When the agents of a log come again: the fields `repeats` and `awaits` of `Cluster`.
+
+    Where they repeat what fails only that is followed: what they ask for then hangs on failures more than on times.
+    """
+    repeats = fit_repeats(log.arrival_s, log.finish_s, log.status, log.agent, log.service)
+    awaits = repeats is None and awaits_answers(
+        log.arrival_s, log.finish_s, log.status, log.agent, log.stretch
+    )
+    return {"repeats": repeats, "awaits": awaits}
+
+
+def places_behind(agent: np.ndarray) -> np.ndarray:
+    """[rows] int32 how many rows before each its agent's last request stands; 0 where there is none."""
+    order = np.argsort(agent, kind="stable")
+    follows = np.flatnonzero((np.diff(agent[order]) == 0) & (agent[order[1:]] >= 0))
+    found = np.zeros(len(agent), np.int32)
+    found[order[follows + 1]] = order[follows + 1] - order[follows]
+    return found
+
+
+def ended_s(arrival_s: np.ndarray, finish_s: np.ndarray, status: np.ndarray) -> np.ndarray:
+    """When each request was answered: what is refused is so at once; inf where it is not known."""
+    return np.where(status == REJECTED, arrival_s, finish_s)
+
+
+def _alike(one: np.ndarray, other: np.ndarray, *labels: np.ndarray) -> np.ndarray:
+    """[rows] whether two rows have the same labels."""
+    return np.all([label[one] == label[other] for label in labels], axis=0)
