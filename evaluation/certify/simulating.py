@@ -25,7 +25,7 @@ from twin.placement.awaited_arrivals import awaited_arrivals, in_logged_order, r
 from twin.placement.bookkeeping import placement
 from twin.placement.replay import with_logged_luck
 from twin.placement.responses import drawn_response
-from twin.placement.types import REJECTED, PlacementOutcome
+from twin.placement.types import REJECTED, UNKNOWN, PlacementOutcome
 from twin.placement.windows import Windows, joined, replayed_arrivals, select
 from twin.rollout import unroll
 
@@ -36,7 +36,8 @@ MIN_COPIES = 5
 class SimulatedWindows(NamedTuple):
     """Windows as the system under test has them; the last axis are the windows.
 
-    Where agents await their answers outcomes are as if every request had come at its logged time.
+    Where agents await their answers outcomes are as if every request had come at its logged time; not known of those
+    that have not come.
     """
 
     outcome: PlacementOutcome  # [T, W]
@@ -113,11 +114,19 @@ class Simulation:
             lambda leaf: leaf[:, 0], (found.outcome, found.action, found.decision_info)
         )
         if awaits:
-            order = in_logged_order(windows, came.agent)
+            order, has_come = in_logged_order(windows, came.agent, found.active[:, 0])
             outcome, node, came_s = reordered((outcome, node, came.arrival_s), order)
-            later_s = came_s - jnp.asarray(windows.arrival_s)
-            outcome = outcome._replace(start_s=outcome.start_s - later_s, finish_s=outcome.finish_s - later_s)
+            outcome = _as_if_in_place(outcome, came_s - jnp.asarray(windows.arrival_s), has_come)
         return SimulatedWindows(outcome, node, at_horizons(found.global_observation))
+
+
+def _as_if_in_place(outcome: PlacementOutcome, later_s: Array, has_come: Array) -> PlacementOutcome:
+    """The outcomes of requests that came so much later than in the log, on the log's clock."""
+    return PlacementOutcome(
+        jnp.where(has_come, outcome.start_s - later_s, jnp.inf),
+        jnp.where(has_come, outcome.finish_s - later_s, jnp.inf),
+        jnp.where(has_come, outcome.status, UNKNOWN),
+    )
 
 
 def deal(num_windows: int, num_members: int, turn: int = 0) -> tuple[np.ndarray, np.ndarray]:

@@ -240,8 +240,9 @@ def twin_program(
             return slim(system.play(key, kind, params, windows, answers, translations), model.support_limit_s)
         arrivals = awaited_arrivals(windows, in_place=is_history)
         played = system.play(key, kind, params, windows, answers, translations, arrivals)
-        order = in_logged_order(windows, played.decision_info.agent[:, 0])
-        return reordered(slim(played, model.support_limit_s), order)
+        order, has_come = in_logged_order(windows, played.decision_info.agent[:, 0], played.active[:, 0])
+        judged: Judged = reordered(slim(played, model.support_limit_s), order)
+        return judged._replace(active=judged.active & has_come[:, None])
 
     return compiled(run, players, 3, side_by_side=side_by_side)
 

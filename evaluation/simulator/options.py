@@ -40,7 +40,12 @@ class Reactions:
     @property
     def any(self) -> bool:
         """Whether agents react at all."""
-        return self.one_at_a_time or max(self.refusing, self.leaving, self.pausing) > 0.0
+        return self.move_arrivals or self.refusing > 0.0
+
+    @property
+    def move_arrivals(self) -> bool:
+        """Whether when requests come depends on how agents were served, and so on the scheduler."""
+        return self.one_at_a_time or max(self.leaving, self.pausing) > 0.0
 
 
 @dataclass(frozen=True)

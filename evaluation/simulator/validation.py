@@ -177,7 +177,8 @@ def _validate_reactions(world: World) -> None:
     _within(world.name, "reactions.newcomer_s", newcomer_s, 0.0, open_lower=True, may_be_inf=True)
     if newcomer_s < float("inf") and reactions.leaving == 0.0:
         _refuse(world.name, f"reactions.newcomer_s is {newcomer_s:g}, and no agent leaves", "leaving above 0")
-    if reactions.after_refusals > 0.0 and not reactions.any:
+    hardens = max(reactions.refusing, reactions.leaving, reactions.pausing) > 0.0
+    if reactions.after_refusals > 0.0 and not hardens:
         _refuse(
             world.name,
             "reactions.after_refusals without a reaction",

@@ -115,11 +115,11 @@ def workload(archive: Archive, world: World, pattern_name: str, num_days: int, s
                 allowed="worlds without it with --arrivals",
                 advice="let the world draw its requests, or leave the option out",
             )
-    if max(world.reactions.leaving, world.reactions.pausing) > 0.0:
+    if world.reactions.move_arrivals:
         raise ConfigError(
-            "agents that leave or pause decide the workload, so requests cannot come from a list",
-            where=f"simulated world {world.name!r}, reactions.leaving and reactions.pausing",
-            allowed="0 with --arrivals",
+            "agents that leave, pause or await their answers decide the workload, so requests cannot come from a list",
+            where=f"simulated world {world.name!r}, reactions.leaving, pausing and one_at_a_time",
+            allowed="0, 0 and false with --arrivals",
             advice="let the world draw its requests, or switch these reactions off",
         )
     days = chosen.days(read_pool(archive, world), world, num_days, seed)

@@ -1,6 +1,7 @@
 """Agents who react: they judge, refuse, pause and leave as told, and arrivals follow those who are present."""
 
 import datetime as dt
+import heapq
 from dataclasses import replace
 
 import jax
@@ -9,7 +10,7 @@ import numpy as np
 import pytest
 
 from evaluation.simulator.arrivals import request_at
-from evaluation.simulator.conditions import conditions
+from evaluation.simulator.conditions import conditions, world_draw
 from evaluation.simulator.crowd import fresh_agents, judge, react, willingness
 from evaluation.simulator.laws import constant
 from evaluation.simulator.log_tables import left_for_good, requests_table
@@ -160,6 +161,7 @@ def test_others_come_in_the_place_of_those_who_leave_and_have_names_of_their_own
         (Reactions(refusing=0.5, newcomer_s=60.0), "no agent leaves"),
         (Reactions(leaving=0.5, newcomer_s=0.0), "newcomer_s"),
         (Reactions(after_refusals=0.5), "after_refusals"),
+        (Reactions(after_refusals=0.5, one_at_a_time=True), "after_refusals"),
     ],
 )
 def test_reactions_that_contradict_each_other_are_refused_by_name(reactions, named):
@@ -184,3 +186,39 @@ def test_only_streams_with_a_request_react():
     np.testing.assert_array_equal(crowd.back_s, [[np.inf, 0.0], [0.0, 0.0]])
     assert np.isfinite(crowd.due_s[0, 0])
     assert np.isinf(crowd.due_s[1, 1])
+
+
+def counts_by_plain_loop(rates, run_s, until_s, random):
+    """Requests of every agent in a closed system of one server: all think, queue, are served, and think again."""
+    free_s, counts = 0.0, np.zeros(len(rates), int)
+    coming = [(random.exponential(1.0 / rate), agent) for agent, rate in enumerate(rates)]
+    heapq.heapify(coming)
+    while coming[0][0] < until_s:
+        now_s, agent = heapq.heappop(coming)
+        counts[agent] += 1
+        free_s = max(free_s, now_s) + run_s
+        heapq.heappush(coming, (free_s + random.exponential(1.0 / rates[agent]), agent))
+    return counts
+
+
+def test_agents_who_send_one_request_at_a_time_are_a_closed_system():
+    """As many requests of every agent as in a plain loop of six agents and a server that is nearly always busy."""
+    num_agents, per_day = 6, 1_000.0
+    world = validate(
+        replace(queue(1, 0.9, constant(), requests_per_day=per_day), num_agents=num_agents,
+                reactions=Reactions(one_at_a_time=True))
+    )  # fmt: skip
+    rows = simulated(world, "random", num_streams=12, chunk_steps=200)
+    found = []
+    for column in range(12):
+        day = day_of(rows, column)
+        found.append(np.bincount(day.request.agent, minlength=num_agents))
+        for agent in range(num_agents):
+            mine = day.request.agent == agent
+            assert np.all(day.arrival_s[mine][1:] >= day.fate.finish_s[mine][:-1])
+    rates = world_draw(world).share * per_day / world.day_s
+    random, run_s = np.random.default_rng(0), world.services[0].work_s
+    expected = [counts_by_plain_loop(rates, run_s, world.day_s, random) for _ in range(200)]
+    mean, error = np.mean(found, axis=0), np.std(found, axis=0, ddof=1) / np.sqrt(len(found))
+    assert np.all(np.abs(mean - np.mean(expected, axis=0)) < 3.5 * error)
+    assert mean.sum() < 0.9 * per_day, "nobody waits for an answer: this tests nothing"

@@ -16,9 +16,9 @@ from twin.placement.encode import cut_windows
 from twin.placement.encoding import Encoding
 from twin.placement.history import answered_environment
 from twin.placement.responses import Answers, drawn_response
-from twin.placement.think_times import awaits_answers, places_behind
+from twin.placement.think_times import awaits_answers, think_times_s
 from twin.placement.types import COMPLETED, REJECTED, Fate
-from twin.placement.windows import Windows, joined, lengthened, select
+from twin.placement.windows import Windows, joined, pad_windows, select
 from twin.rollout import rollout
 
 NUM_AGENTS, NUM_STEPS = 4, 40
@@ -57,8 +57,14 @@ def test_agents_that_await_their_answers_are_found_and_no_others(seed):
     assert not awaits_answers(arrival_s, late_s, status, agent, stretch), "ends as late as this tell nothing"
 
 
-def test_a_request_knows_how_far_behind_it_the_last_of_its_agent_stands():
-    np.testing.assert_array_equal(places_behind(np.array([3, -1, 5, 3, -1, 3, 5])), [0, 0, 0, 3, 0, 2, 4])
+def test_think_times_are_from_an_end_to_the_next_request_of_the_agent():
+    found = think_times_s(
+        np.array([0.0, 1.0, 4.0, 5.0, 6.0, 9.0]),
+        np.array([3.0, 2.0, 8.0, np.inf, np.inf, 9.0]),
+        np.array([COMPLETED, COMPLETED, COMPLETED, REJECTED, COMPLETED, COMPLETED]),
+        np.array([3, -1, 3, 3, 3, -1]),
+    )
+    np.testing.assert_array_equal(found, [1.0, np.inf, -3.0, 1.0, np.inf, np.inf])
 
 
 def logged(seed: int, num_windows: int = 2) -> tuple[Encoding, Windows]:
@@ -112,25 +118,18 @@ def by_plain_loop(windows: Windows, column: int) -> list[tuple[float, int]]:
     """When the requests of a window come, and their numbers, event by event."""
     number = np.asarray(windows.request.deadline_s)[:, column]
     agent, arrival_s = windows.request.agent[:, column], windows.arrival_s[:, column].astype(float)
-    refused = windows.fate.status[:, column] == REJECTED
-    ended_s = np.where(refused, arrival_s, windows.fate.finish_s[:, column])
-    next_of, last_of = {}, {}
-    for step in range(windows.length[column]):
-        if agent[step] in last_of:
-            next_of[last_of[agent[step]]] = step
-        last_of[agent[step]] = step
-    free = [step for step in range(windows.length[column]) if step not in next_of.values()]
-    events, found = [(arrival_s[step], step) for step in free], []
+    length, think_s = int(windows.length[column]), windows.think_s[:, column]
+    steps_of = {one: [step for step in range(length) if agent[step] == one] for one in set(agent[:length])}
+    events, found = [(arrival_s[steps[0]], steps[0]) for steps in steps_of.values()], []
     heapq.heapify(events)
-    while events:
+    while events and len(found) < length:
         now_s, step = heapq.heappop(events)
         found.append((now_s, int(number[step])))
-        if step in next_of:
-            later = next_of[step]
-            end_s = now_s if is_refused(number[step]) else now_s + run_of(number[step])
-            awaited = ended_s[step] <= arrival_s[later]
-            think_s = arrival_s[later] - (ended_s[step] if awaited else arrival_s[step])
-            heapq.heappush(events, ((end_s if awaited else now_s) + think_s, later))
+        end_s = now_s if is_refused(number[step]) else now_s + run_of(number[step])
+        if np.isfinite(think_s[step]):
+            mine = steps_of[agent[step]]
+            later = mine[(mine.index(step) + 1) % len(mine)]
+            heapq.heappush(events, (max(now_s, end_s + think_s[step]), later))
     return found
 
 
@@ -152,11 +151,17 @@ def test_requests_come_as_in_a_plain_loop(seed):
         )
         np.testing.assert_array_equal(info.deadline_s[active], [number for _, number in expected])
         np.testing.assert_allclose(info.arrival_s[active], [at_s for at_s, _ in expected], atol=1e-3)
-    order = np.asarray(in_logged_order(windows, played.decision_info.agent[:NUM_STEPS, 0]))
-    numbers = np.asarray(reordered(played.decision_info.deadline_s[:NUM_STEPS, 0], order))
-    np.testing.assert_array_equal(numbers, windows.request.deadline_s)
+    agent, active = (np.asarray(leaf)[:NUM_STEPS, 0] for leaf in (played.decision_info.agent, played.active))
+    numbers = np.asarray(played.decision_info.deadline_s)[:NUM_STEPS, 0]
+    order, has_come = (np.asarray(leaf) for leaf in in_logged_order(windows, agent, active))
+    asked = np.asarray(reordered(numbers, order))
+    np.testing.assert_array_equal(asked[has_come], windows.request.deadline_s[has_come])
+    for column in range(2):
+        came = set(numbers[active[:, column], column].tolist())
+        logged_numbers = windows.request.deadline_s[:, column]
+        np.testing.assert_array_equal(has_come[:, column], [number in came for number in logged_numbers])
     assert (order != np.arange(NUM_STEPS)[:, None]).any(), (
-        "the log's order is that of the episode: this tests nothing"
+        "the episode is in the log's order: this tests nothing"
     )
 
 
@@ -185,17 +190,12 @@ def test_ends_that_are_put_off_put_off_what_awaits_them():
     refused = is_refused(info.deadline_s)
     ended_s = np.where(refused, info.arrival_s, finish_s)
     place = {int(number): step for step, number in enumerate(windows.request.deadline_s[:, 0])}
-    logged_end_s = np.where(
-        windows.fate.status[:, 0] == REJECTED, windows.arrival_s[:, 0], windows.fate.finish_s[:, 0]
-    )
     last_of, compared = {}, 0
     for step, agent in enumerate(info.agent):
-        mine = place[int(info.deadline_s[step])]
-        if agent in last_of:
+        if agent in last_of and np.isfinite(ended_s[last_of[agent]]):
             before = last_of[agent]
-            logged_before = place[int(info.deadline_s[before])]
-            think_s = windows.arrival_s[mine, 0] - logged_end_s[logged_before]
-            if think_s >= 0.0 and np.isfinite(ended_s[before]):
+            think_s = windows.think_s[place[int(info.deadline_s[before])], 0]
+            if think_s >= 0.0:  # what overlaps may come before its end is put off once more
                 assert info.arrival_s[step] == pytest.approx(ended_s[before] + think_s, abs=2e-3)
                 compared += 1
         last_of[agent] = step
@@ -204,12 +204,10 @@ def test_ends_that_are_put_off_put_off_what_awaits_them():
 
 def test_windows_keep_what_is_awaited_whatever_is_made_of_them():
     encoding, windows = logged(2, 4)
-    assert (windows.behind > 0).any()
-    both = joined([windows, windows])
-    np.testing.assert_array_equal(both.behind, np.tile(windows.behind, 2))
-    halves = select(windows, np.arange(2))
-    np.testing.assert_array_equal(halves.behind, windows.behind[:, :2])
-    overlapping = lengthened(windows, 2 * NUM_STEPS)
-    assert overlapping.behind.shape == overlapping.arrival_s.shape
+    assert np.isfinite(windows.think_s).any()
+    np.testing.assert_array_equal(joined([windows, windows]).think_s, np.tile(windows.think_s, 2))
+    np.testing.assert_array_equal(select(windows, np.arange(2)).think_s, windows.think_s[:, :2])
+    padded = pad_windows(windows, NUM_STEPS + 8, 4)
+    np.testing.assert_array_equal(padded.think_s[:NUM_STEPS], windows.think_s)
     assert Encoding.from_json(encoding.to_json()).cluster.awaits
     assert '"awaits"' not in made_encoding(made_cluster()).to_json()

@@ -1,9 +1,13 @@
 """Arrivals from history of agents that await their answers: each thinks, from the end of its last request, as logged.
 
-A request that its agent sent after the last one had ended comes so long after that has ended *in the episode* as it
-did in the log; one that overlapped the last comes so long after that came. An agent's first of a window comes at its
-logged time. So the requests, their order for every agent, and think times are those of the log; their times and the
-order among agents are the episode's (`twin.placement.think_times`).
+    due = max(now, end of the agent's last request in the episode + how long after its end the next one came in the log)
+
+(so many seconds before it where that overlapped it). An agent's first request of a window comes at its logged time. So
+the requests, their order for every agent, and think times are those of the log; when they come, and the order among
+agents, is the episode's (`twin.placement.think_times`).
+
+An agent that has sent all its requests of the window begins with its first again, for it goes on in the log, too: else
+the system would empty before the window ends. The episode ends after as many requests as the window holds.
 """
 
 from typing import NamedTuple
@@ -14,31 +18,33 @@ import jax.numpy as jnp
 from twin.contracts import Array, PyTree, Streams
 from twin.placement.repeated_arrivals import asked, at
 from twin.placement.responses import Arrivals, First, Next, Pending
-from twin.placement.types import REJECTED, Fate, PlacementState, Requests
+from twin.placement.types import Fate, PlacementState, Requests
 from twin.placement.windows import Windows, choose_windows, take
 
 
 class _Log(NamedTuple):
-    """A stream's window; leaves [T, *streams]."""
+    """A stream's window."""
 
+    length: Array  # [*streams]
     request: Requests  # leaves [..., T, *streams]
-    following: Array  # int32: the next request of the agent; T where there is none
-    by_end: Array  # bool: it came after its agent's last one had ended
-    think_s: Array  # how long after that, or after that had come
+    following: Array  # [T, *streams] int32: the next request of the agent, the first after the last; T where it hides
+    think_s: Array  # [T, *streams] from a request's end until its agent comes again; inf where it does not
 
 
 class _Way(NamedTuple):
-    """A stream's way through its window; what is known of a request from when its agent's last one came on."""
+    """A stream's way through its window; of requests what is known from when their agent's last one came on."""
 
     log: _Log
+    number: Array  # [] int32: how many requests have come
     current: Array  # [*streams] int32: the request in hand
-    due_s: Array  # [T, *streams] when it comes; inf where it has come, and where that is not known yet
+    due_s: Array  # [T, *streams] when each comes; inf where it has come, and where that is not known yet
     end_s: Array  # [T, *streams] when what it awaits ends; inf where it awaits nothing
+    lag_s: Array  # [T, *streams] how long after that it comes
     slot: Array  # [T, *streams] int32: where that is kept
 
 
 def awaited_arrivals(windows: Windows, *, in_place: Array | bool = False) -> Arrivals:
-    """The arrivals of some windows (`Windows.behind`) in episodes of a twin.
+    """The arrivals of some windows (`Windows.think_s`) in episodes of a twin.
 
     Args:
         windows: The logged requests.
@@ -47,13 +53,12 @@ def awaited_arrivals(windows: Windows, *, in_place: Array | bool = False) -> Arr
 
     def init(key: Array, streams: Streams) -> tuple[_Way, First]:
         window = choose_windows(key, windows.num_windows, streams)
-        is_free, following, by_end, think_s = take(_links(windows), window)
-        arrival_s, length = take((windows.arrival_s, windows.length), window)
-        num_steps = arrival_s.shape[0]
-        valid = _steps(arrival_s) < length[None]
-        due_s = jnp.where(valid & (is_free | in_place), arrival_s, jnp.inf).at[0].set(jnp.inf)
-        following = jnp.where(in_place, num_steps, following)
-        log = _Log(take(windows.request, window), following, by_end, think_s)
+        is_first, following = take(_links(windows), window)
+        arrival_s, length, think_s = take((windows.arrival_s, windows.length, windows.think_s), window)
+        comes = (is_first | in_place) & (_steps(arrival_s) < length[None])
+        due_s = jnp.where(comes, arrival_s, jnp.inf).at[0].set(jnp.inf)
+        following = jnp.where(in_place, arrival_s.shape[0], following)
+        log = _Log(length, take(windows.request, window), following, think_s)
         nothing, nowhere = jnp.full_like(due_s, jnp.inf), jnp.full(due_s.shape, -1, jnp.int32)
         current = jnp.zeros(streams, jnp.int32)
         first = First(
@@ -66,38 +71,48 @@ def awaited_arrivals(windows: Windows, *, in_place: Array | bool = False) -> Arr
             take(windows.age_s, window),
             take(windows.last_end_s, window),
         )
-        return _Way(log, current, due_s, nothing, nowhere), first
+        return _Way(log, jnp.int32(1), current, due_s, nothing, nothing, nowhere), first
 
     def following(
         _key: Array, way: _Way, state: PlacementState, fate: Fate, pending: Pending
     ) -> tuple[_Way, Next]:
         way = _awaiting(_moved(way, state, pending), state, fate, pending)
         due_s = jnp.min(way.due_s, axis=0)
-        done = jnp.isinf(due_s)
+        done = jnp.isinf(due_s) | (way.number >= way.log.length)
         current = jnp.where(done, way.current, jnp.argmin(way.due_s, axis=0).astype(jnp.int32))
         clock_s = jnp.where(done, state.clock_s, jnp.maximum(due_s, state.clock_s))
         has_come = _steps(way.due_s) == current[None]
-        way = way._replace(current=current, due_s=jnp.where(has_come, jnp.inf, way.due_s))
+        due_s = jnp.where(has_come, jnp.inf, way.due_s)
+        way = way._replace(number=way.number + 1, current=current, due_s=due_s)
         return way, Next(clock_s, asked(way.log.request, current), ~done[None], done, current)
 
     return Arrivals(init, following)
 
 
-def in_logged_order(windows: Windows, agent: Array) -> Array:
-    """[T, W] int32 the step of an episode at which every logged request came, each window being a stream.
+def in_logged_order(windows: Windows, agent: Array, active: Array) -> tuple[Array, Array]:
+    """[T, W] int32 the step of an episode at which every logged request came first, each window being a stream, and
+    whether it came at all.
 
     Args:
         windows: As the episode's.
         agent: [T, W] of the requests in the order in which they came.
+        active: [T, W] bool: whether one came at a step.
     """
-    num_steps = windows.arrival_s.shape[0]
-    valid = jnp.arange(num_steps)[:, None] < jnp.asarray(windows.length)[None]
-    logged, played = (
-        jnp.argsort(jnp.where(valid, leaf, jnp.iinfo(jnp.int32).max), axis=0, stable=True)
-        for leaf in (jnp.asarray(windows.request.agent), agent)
-    )
-    column = jnp.broadcast_to(jnp.arange(logged.shape[1])[None], logged.shape)
-    return jnp.zeros_like(logged).at[logged, column].set(played).astype(jnp.int32)
+
+    def one(logged: Array, length: Array, played: Array, active: Array) -> tuple[Array, Array]:
+        step = jnp.arange(len(logged))
+        labels = jnp.where(step < length, logged, _BEYOND), jnp.where(active, played, _BEYOND)
+        mine, theirs = (jnp.argsort(each, stable=True) for each in labels)
+        of_agent, came = labels[0][mine], labels[1][theirs]
+        nth = step - jnp.searchsorted(of_agent, of_agent)
+        place = jnp.searchsorted(came, of_agent) + nth
+        has_come = (place < jnp.searchsorted(came, of_agent, side="right")) & (of_agent < _BEYOND)
+        first = jnp.zeros(len(logged), jnp.int32).at[mine]
+        found = first.set(theirs[jnp.minimum(place, len(logged) - 1)].astype(jnp.int32))
+        return found, jnp.zeros(len(logged), bool).at[mine].set(has_come)
+
+    logged, length = jnp.asarray(windows.request.agent), jnp.asarray(windows.length)
+    return jax.vmap(one, (1, 0, 1, 1), 1)(logged, length, agent, active)
 
 
 def reordered(tree: PyTree, order: Array) -> PyTree:
@@ -110,39 +125,41 @@ def reordered(tree: PyTree, order: Array) -> PyTree:
     return jax.tree.map(of, tree)
 
 
-def _links(windows: Windows) -> tuple[Array, Array, Array, Array]:
-    """[T, W] whether a request follows none in its window, which one follows it (T: none), whether it came after the
-    end of the one it follows, and how long after that, or after that had come."""
-    arrival_s, status = jnp.asarray(windows.arrival_s), jnp.asarray(windows.fate.status)
-    num_steps = arrival_s.shape[0]
-    step = _steps(arrival_s)
-    last = step - jnp.asarray(windows.behind)
-    follows = (step < jnp.asarray(windows.length)[None]) & (last < step) & (last >= 0)
-    column = jnp.broadcast_to(jnp.arange(last.shape[1])[None], last.shape)
-    following = jnp.full((num_steps + 1, last.shape[1]), num_steps, jnp.int32)
-    following = following.at[jnp.where(follows, last, num_steps), column].set(
-        jnp.broadcast_to(step, last.shape)
-    )
-    end_s = jnp.where(status == REJECTED, arrival_s, jnp.asarray(windows.fate.finish_s))
-    came_s, ended_s = (jnp.take_along_axis(leaf, jnp.maximum(last, 0), axis=0) for leaf in (arrival_s, end_s))
-    by_end = ended_s <= arrival_s
-    return ~follows, following[:-1], by_end, arrival_s - jnp.where(by_end, ended_s, came_s)
+_BEYOND = jnp.iinfo(jnp.int32).max
+
+
+def _links(windows: Windows) -> tuple[Array, Array]:
+    """[T, W] whether a request is its agent's first of the window, and which one follows it."""
+
+    def one(agent: Array, length: Array) -> tuple[Array, Array]:
+        num, step = len(agent), jnp.arange(len(agent), dtype=jnp.int32)
+        hides = agent < 0
+        label = jnp.where(step < length, agent, _BEYOND)
+        order = jnp.argsort(label, stable=True).astype(jnp.int32)
+        of_agent = label[order]
+        begin = jnp.searchsorted(of_agent, of_agent)
+        goes_on = jnp.append(of_agent[1:] == of_agent[:-1], False)
+        later = jnp.where(goes_on, order[jnp.minimum(step + 1, num - 1)], order[begin])
+        following = jnp.zeros(num, jnp.int32).at[order].set(later)
+        is_first = jnp.zeros(num, bool).at[order].set(begin == step)
+        return is_first | hides, jnp.where(hides, num, following)
+
+    agent, length = jnp.asarray(windows.request.agent), jnp.asarray(windows.length)
+    return jax.vmap(one, (1, 0), 1)(agent, length)
 
 
 def _awaiting(way: _Way, state: PlacementState, fate: Fate, pending: Pending) -> _Way:
     """With the time at which the agent of the request in hand comes again."""
-    follower = at(way.log.following, way.current)
-    here = (_steps(way.due_s) == follower[None]) & state.active[0][None]
-    slot = pending.slot.reshape(1, *way.current.shape)
-    finish_s = _finish_s(pending, slot, fate.finish_s)[0]
-    end_s = jnp.where(fate.accepted[0] & jnp.isfinite(finish_s), finish_s, state.clock_s)
-    end_s = jnp.maximum(end_s, state.clock_s)[None]
-    by_end = here & way.log.by_end
-    since_s = jnp.where(way.log.by_end, end_s, state.clock_s[None])
+    follower, lag_s = (at(leaf, way.current)[None] for leaf in (way.log.following, way.log.think_s))
+    here = (_steps(way.due_s) == follower) & state.active[0][None]
+    slot = pending.slot.reshape(lag_s.shape)
+    finish_s = _finish_s(pending, slot, fate.finish_s)
+    end_s = jnp.where(fate.accepted & jnp.isfinite(finish_s), finish_s, state.clock_s[None])
     return way._replace(
-        due_s=jnp.where(here, since_s + way.log.think_s, way.due_s),
-        end_s=jnp.where(by_end, end_s, way.end_s),
-        slot=jnp.where(by_end, slot, way.slot),
+        due_s=jnp.where(here, jnp.maximum(end_s + lag_s, state.clock_s[None]), way.due_s),
+        end_s=jnp.where(here, end_s, way.end_s),
+        lag_s=jnp.where(here, lag_s, way.lag_s),
+        slot=jnp.where(here, slot, way.slot),
     )
 
 
@@ -152,15 +169,15 @@ def _moved(way: _Way, state: PlacementState, pending: Pending) -> _Way:
         return way
     held = jnp.isfinite(way.end_s) & (way.end_s > state.clock_s[None]) & (way.slot >= 0)
     end_s = jnp.where(held, _finish_s(pending, way.slot, way.end_s), way.end_s)
-    moved = held & jnp.isfinite(end_s)
+    moved = held & jnp.isfinite(end_s) & jnp.isfinite(way.due_s)
     return way._replace(
-        due_s=jnp.where(moved, end_s + way.log.think_s, way.due_s),
+        due_s=jnp.where(moved, jnp.maximum(end_s + way.lag_s, state.clock_s[None]), way.due_s),
         end_s=jnp.where(moved, end_s, way.end_s),
     )
 
 
 def _finish_s(pending: Pending, slot: Array, drawn_s: Array) -> Array:
-    """When what is filed at some slots ends; as drawn where fates do not move, and where nothing is filed."""
+    """When what is filed at some slots ends; as drawn where fates do not move."""
     if pending.finish_s is None:
         return drawn_s
     return pending.finish_s.reshape(-1).at[slot].get(mode="fill", fill_value=jnp.inf)

@@ -44,7 +44,7 @@ from twin.placement.pace import WorkProgress
 from twin.placement.pieces import pieces
 from twin.placement.repeats import is_repeat
 from twin.placement.reported_ends import amended
-from twin.placement.think_times import places_behind
+from twin.placement.think_times import think_times_s
 from twin.placement.types import (
     CARRIED,
     COMPLETED,
@@ -269,12 +269,19 @@ def cut_windows(
         last_end_s=last_ends_s(rows, row[0], origin_s, encoding, begin_s),
         filed_s=None if encoding.cluster.cold is None else filed_s[row].astype(np.float32),
         repeats=None if (found := encoding.cluster.repeats) is None else _repeats(rows, found)[row],
-        behind=places_behind(rows.request.agent[usable])[place] if encoding.cluster.awaits else None,
+        think_s=_think_s(rows, usable)[place] if encoding.cluster.awaits else None,
         driven_out=None
         if (ranks := encoding.cluster.priorities) is None
         else may_be_driven_out(ranks, rows.request.queue, rows.node, rows.arrival_s, rows.start_s)[row],
         work_s=None if progress is None else _work_s(rows, progress)[row].astype(np.float32),
     )
+
+
+def _think_s(rows: EncodedRows, usable: np.ndarray) -> np.ndarray:
+    """[usable] from each row's end until the next of its agent."""
+    return think_times_s(
+        *(leaf[usable] for leaf in (rows.arrival_s, rows.finish_s, rows.status, rows.request.agent))
+    ).astype(np.float32)
 
 
 def _repeats(rows: EncodedRows, found: Repeats) -> np.ndarray:

@@ -225,7 +225,7 @@ def load_windows(path: Path, cluster: Cluster) -> Windows:
     if cluster.repeats is not None:
         structure = structure._replace(repeats=0)
     if cluster.awaits:
-        structure = structure._replace(behind=0)
+        structure = structure._replace(think_s=0)
     if cluster.priorities is not None:
         structure = structure._replace(driven_out=0)
     if cluster.pace is not None:

@@ -67,12 +67,17 @@ def fit_returns(log: RunLog) -> dict[str, Any]:
     return {"repeats": repeats, "awaits": awaits}
 
 
-def places_behind(agent: np.ndarray) -> np.ndarray:
-    """[rows] int32 how many rows before each its agent's last request stands; 0 where there is none."""
+def think_times_s(
+    arrival_s: np.ndarray, finish_s: np.ndarray, status: np.ndarray, agent: np.ndarray
+) -> np.ndarray:
+    """[rows] from the end of each request until its agent's next, below 0 where that came before; inf where there is
+    none, or the end is not known. Arguments as of `awaits_answers`."""
     order = np.argsort(agent, kind="stable")
     follows = np.flatnonzero((np.diff(agent[order]) == 0) & (agent[order[1:]] >= 0))
-    found = np.zeros(len(agent), np.int32)
-    found[order[follows + 1]] = order[follows + 1] - order[follows]
+    one, other = order[follows], order[follows + 1]
+    ends_s = ended_s(arrival_s, finish_s, status)[one]
+    found = np.full(len(agent), np.inf)
+    found[one] = np.where(np.isfinite(ends_s), arrival_s[other] - ends_s, np.inf)
     return found
 
 

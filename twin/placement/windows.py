@@ -39,9 +39,9 @@ class Windows(NamedTuple):
     driven_out: Leaf | None = None
     # [T, W] bool: whether it repeats a failed one; None where clients do not try again
     repeats: Leaf | None = None
-    # [T, W] int32: how many requests before it its agent's last one stands, 0 where there is none; None where agents do
-    # not await their answers
-    behind: Leaf | None = None
+    # [T, W] from its end until its agent's next request, below 0 where that overlapped it, inf where none is known;
+    # None where agents do not await their answers
+    think_s: Leaf | None = None
     # [T, W] the work that was done of every run by its end, or as far as the log goes; None where runs do not slow each
     # other (see `pace`)
     work_s: Leaf | None = None
@@ -64,7 +64,7 @@ class Windows(NamedTuple):
 def _where_found(windows: Windows, take: Callable[[Leaf], Leaf]) -> dict[str, Leaf]:
     """What is taken of the leaves [T, W] that only some logs have, by name."""
     leaves = {
-        name: getattr(windows, name) for name in ("filed_s", "driven_out", "repeats", "behind", "work_s")
+        name: getattr(windows, name) for name in ("filed_s", "driven_out", "repeats", "think_s", "work_s")
     }
     return {name: take(leaf) for name, leaf in leaves.items() if leaf is not None}
 

@@ -59,7 +59,7 @@ class Values(NamedTuple):
 
 def day_requests(archive: Archive, world: World, days: Sequence[dt.date]) -> list[DayRequests] | None:
     """The requests of some days of a log that `world` wrote, padded equally; None where they depend on the world."""
-    if max(world.reactions.leaving, world.reactions.pausing) > 0.0:
+    if world.reactions.move_arrivals:
         return None
     pool = read_pool(archive, world)
     first, day = min(archive.days("requests")), np.floor(pool.clock_s / CALENDAR_DAY_S).astype(int)
