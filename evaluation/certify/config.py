@@ -38,6 +38,7 @@ class Thresholds:
         cold_start: The same with the time since the service last ran on the node.
         reaction: Largest correlation of acceptance residuals with how the agent's last requests were served.
         repeats: Largest share of the requests that repeat failed ones.
+        awaited: Largest share of the requests that await the end of their agent's last one, beyond what is modelled.
         horizon: State distance in deviations, over the floor.
         rank_correlation: Least Spearman correlation of policies' values with the truth.
         value_error: Mean absolute error of policies' values against the truth.
@@ -70,6 +71,7 @@ class Thresholds:
     cold_start: float = 0.05
     reaction: float = 0.05
     repeats: float = 0.03
+    awaited: float = 0.05
     horizon: float = 0.10
     rank_correlation: float = 0.97
     value_error: float = 0.02

@@ -18,6 +18,7 @@ from evaluation.certify.answer_lines import (
     refuse_few,
 )
 from evaluation.certify.answer_lines import SECTION as ANSWERS
+from evaluation.certify.awaiting import awaiting_line
 from evaluation.certify.biases import bias_lines
 from evaluation.certify.calibrated import SECTION as CALIBRATION
 from evaluation.certify.calibrated import calibration_lines
@@ -52,7 +53,7 @@ from logs_schema.progress import Progress, SilentProgress, Stage, unseen
 from twin.placement.encoding import Encoding
 from twin.placement.log_windows import encode_days
 from twin.placement.model import PlacementTwin
-from twin.placement.types import Repeats
+from twin.placement.types import Cluster
 
 PARTS = (ANSWERS, POLICIES, POPULATION)
 """The parts that tasks measure; the answers, and all lines from the same simulated days, are one part."""
@@ -205,7 +206,7 @@ def measure(
         simulation = Simulation(tested, behaviour, held, seed=config.seed)
         simulated = simulation.closed_loop(end_s, stage)
     with progress.stage("compare twin and log"):
-        one_step, calibration_charts = _one_step(forecasts, config, encoding.cluster.repeats)
+        one_step, calibration_charts = _one_step(forecasts, config, encoding.cluster)
         closed = closed_trio(held, simulated, partners)
         resting = [*level_lines(held, simulated, encoding, config), *distance_lines(closed, config)]
         offload, offload_charts = offload_lines(held, simulated, partners, encoding, config)
@@ -214,7 +215,7 @@ def measure(
         def in_training() -> Sequence[Line]:
             past = last_windows(tested, len(forecasts.unit))
             told = forecast(tested, behaviour, past, seed=config.seed, known_until_s=end_s)
-            return _one_step(told, config, encoding.cluster.repeats)[0]
+            return _one_step(told, config, encoding.cluster)[0]
 
         one_step, since_training = explained(one_step, in_training)
         rested = resting_on(clone, [*resting, *offload])
@@ -245,10 +246,11 @@ def share_played(
 
 
 def _one_step(
-    forecasts: Forecast, config: CertifyConfig, repeats: Repeats | None
+    forecasts: Forecast, config: CertifyConfig, cluster: Cluster
 ) -> tuple[list[Line], tuple[Chart, ...]]:
     """The lines of one-step forecasts that need no other days, and the charts of their calibration."""
     calibrated, charts = calibration_lines(forecasts, config)
     lines = [*bias_lines(forecasts, config), *calibrated, *model_class_lines(forecasts, config)]
-    lines += [reaction_line(forecasts, config), repeat_line(forecasts, config, repeats)]
+    lines += [reaction_line(forecasts, config), repeat_line(forecasts, config, cluster.repeats)]
+    lines.append(awaiting_line(forecasts, config, awaits=cluster.awaits))
     return lines, charts

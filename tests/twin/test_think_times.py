@@ -8,6 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from tests.twin.closed_logs import log_of
 from tests.twin.made import made_cluster, made_encoding, made_rows
 from twin.environment import environment
 from twin.placement.awaited_arrivals import awaited_arrivals, in_logged_order, reordered
@@ -22,24 +23,6 @@ from twin.placement.windows import Windows, joined, pad_windows, select
 from twin.rollout import rollout
 
 NUM_AGENTS, NUM_STEPS = 4, 40
-
-
-def log_of(rng: np.random.Generator, kind: str, num_agents: int = 20, per_agent: int = 150):
-    """Arrivals, ends, statuses and agents of requests whose response times scatter around 10 s."""
-    rows = []
-    for agent in range(num_agents):
-        now_s, ended_s = rng.uniform(0.0, 50.0), 0.0
-        for _ in range(per_agent):
-            ended_s = now_s + rng.lognormal(2.0, 0.7)
-            rows.append((now_s, ended_s, COMPLETED, agent))
-            if kind == "awaiting":
-                now_s = ended_s + rng.exponential(10.0)
-            elif kind == "open":
-                now_s += rng.exponential(20.0)
-            elif kind == "timer":
-                now_s += 120.0 + rng.uniform(0.0, 5.0)
-    rows.sort()
-    return tuple(np.array(column) for column in zip(*rows, strict=True))
 
 
 @pytest.mark.parametrize("seed", range(5))

@@ -39,20 +39,35 @@ def awaits_answers(
         stretch: [rows] which of the consecutive pieces of the log a row is from; nothing is known of what lies between.
     """
     response_s = ended_s(arrival_s, finish_s, status) - arrival_s
+    overlap, expected = overlaps(arrival_s, response_s, agent, stretch)
+    return bool(expected.sum() >= FEWEST and overlap.sum() <= MOST_SHARE * expected.sum())
+
+
+def overlaps(
+    arrival_s: np.ndarray, response_s: np.ndarray, agent: np.ndarray, stretch: np.ndarray
+) -> tuple[np.ndarray, np.ndarray]:
+    """[rows] whether the next request of its agent came before each had ended, and how often that would be by the
+    response times of others of the agent's around then; 0 for both where there are none.
+
+    Args:
+        arrival_s, agent, stretch: As of `awaits_answers`.
+        response_s: [rows] inf or NaN where it is not known.
+    """
+    overlap, expected = np.zeros(len(arrival_s)), np.zeros(len(arrival_s))
     known = np.flatnonzero((agent >= 0) & np.isfinite(response_s))
     order = known[np.lexsort((arrival_s[known], stretch[known], agent[known]))]
-    if len(order) < 2:
-        return False
-    gap_s, place = np.diff(arrival_s[order]), np.arange(len(order) - 1)
-    goes_on = _alike(order[:-1], order[1:], agent, stretch)
-    overlaps, expected = 0.0, 0.0
+    one, place = order[:-1], np.arange(len(order) - 1)
+    gap_s, goes_on = np.diff(arrival_s[order]), _alike(one, order[1:], agent, stretch)
+    total, count = np.zeros(len(one)), np.zeros(len(one))
     for step in (*NEIGHBOURS, *(-each for each in NEIGHBOURS)):
         other = order[np.clip(place + step, 0, len(order) - 1)]
-        inside = goes_on & (other != order[:-1]) & _alike(order[:-1], other, agent, stretch)
-        overlaps += float((gap_s < response_s[order[:-1]])[inside].sum())
-        expected += float((gap_s < response_s[other])[inside].sum())
-    each = 2 * len(NEIGHBOURS)
-    return expected / each >= FEWEST and overlaps <= MOST_SHARE * expected
+        inside = goes_on & (other != one) & _alike(one, other, agent, stretch)
+        total += inside & (gap_s < response_s[other])
+        count += inside
+    counts = count > 0.0
+    expected[one] = total / np.maximum(count, 1.0)
+    overlap[one] = counts & (gap_s < response_s[one])
+    return overlap, expected
 
 
 def fit_returns(log: RunLog) -> dict[str, Any]:
