@@ -1,28 +1,24 @@
 """Agents that await their answers: read off a log, and in episodes of a twin against a plain loop."""
 
 import heapq
-from dataclasses import replace
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from tests.twin.closed_logs import log_of
-from tests.twin.made import made_cluster, made_encoding, made_rows
+from tests.twin.closed_logs import NUM_STEPS, answering, first_legal, is_refused, log_of, logged, run_of
+from tests.twin.made import made_cluster, made_encoding
 from twin.environment import environment
 from twin.placement.awaited_arrivals import awaited_arrivals, in_logged_order, reordered
 from twin.placement.bookkeeping import placement
-from twin.placement.encode import cut_windows
 from twin.placement.encoding import Encoding
 from twin.placement.history import answered_environment
-from twin.placement.responses import Answers, drawn_response
+from twin.placement.responses import drawn_response
 from twin.placement.think_times import awaits_answers, think_times_s
-from twin.placement.types import COMPLETED, REJECTED, Fate
+from twin.placement.types import COMPLETED, REJECTED
 from twin.placement.windows import Windows, joined, pad_windows, select
 from twin.rollout import rollout
-
-NUM_AGENTS, NUM_STEPS = 4, 40
 
 
 @pytest.mark.parametrize("seed", range(5))
@@ -50,53 +46,6 @@ def test_think_times_are_from_an_end_to_the_next_request_of_the_agent():
     np.testing.assert_array_equal(found, [1.0, np.inf, -3.0, 1.0, np.inf, np.inf])
 
 
-def logged(seed: int, num_windows: int = 2) -> tuple[Encoding, Windows]:
-    """Windows of agents that think, but for some requests that overlap the one before, and some that are refused."""
-    rng = np.random.default_rng(seed)
-    cluster = replace(made_cluster(), awaits=True)
-    encoding, num = made_encoding(cluster), NUM_STEPS * num_windows
-    rows = []
-    for agent in range(NUM_AGENTS):
-        now_s = rng.uniform(0.0, 20.0)
-        while now_s < 1e5:
-            refused = rng.random() < 0.1
-            ended_s = now_s if refused else now_s + rng.exponential(20.0)
-            rows.append((now_s, ended_s, REJECTED if refused else COMPLETED, agent))
-            overlaps = rng.random() < 0.1 and not refused
-            now_s = now_s + 0.5 * (ended_s - now_s) if overlaps else ended_s + rng.exponential(15.0)
-    arrival_s, finish_s, status, agent = (
-        np.array(column) for column in zip(*sorted(rows)[:num], strict=True)
-    )
-    finish_s = np.where(status == REJECTED, np.inf, finish_s)
-    made = made_rows(rng, cluster, num)
-    made = made._replace(
-        arrival_s=arrival_s, start_s=np.where(status == REJECTED, np.inf, arrival_s), finish_s=finish_s,
-        status=status.astype(np.int32), node=np.zeros(num, np.int32),
-        request=made.request._replace(agent=agent.astype(np.int32), deadline_s=np.arange(num, dtype=np.float32)),
-    )  # fmt: skip
-    return encoding, cut_windows(made, np.ones(num, bool), encoding, num_steps=NUM_STEPS)
-
-
-def run_of(number):
-    """How long a request runs in the episode, whatever the log says; of arrays too."""
-    return 3.0 + (number * 37.0) % 41.0
-
-
-def is_refused(number):
-    """Whether it is refused there."""
-    return number % 7.0 == 3.0
-
-
-def answering() -> Answers:
-    def answer(_key, memory, state, node, _pending):
-        now_s, number = jnp.broadcast_to(state.clock_s[None], node.shape), state.request.deadline_s
-        taken = ~is_refused(number)
-        status = jnp.where(taken, COMPLETED, REJECTED).astype(jnp.int32)
-        return memory, Fate(taken, now_s, now_s + run_of(number), status)
-
-    return Answers(lambda _key, _streams: (), answer)
-
-
 def by_plain_loop(windows: Windows, column: int) -> list[tuple[float, int]]:
     """When the requests of a window come, and their numbers, event by event."""
     number = np.asarray(windows.request.deadline_s)[:, column]
@@ -114,10 +63,6 @@ def by_plain_loop(windows: Windows, column: int) -> list[tuple[float, int]]:
             later = mine[(mine.index(step) + 1) % len(mine)]
             heapq.heappush(events, (max(now_s, end_s + think_s[step]), later))
     return found
-
-
-def first_legal(_key, _seen, legal):
-    return jnp.argmax(legal, 0)
 
 
 @pytest.mark.parametrize("seed", range(2))
