@@ -15,7 +15,7 @@ from twin.contracts import Array, PyTree, Streams
 from twin.placement.repeats import is_failed
 from twin.placement.responses import Arrivals, First, Next, Pending
 from twin.placement.types import Fate, PlacementState, Repeats, Requests
-from twin.placement.windows import Windows, choose_windows, take
+from twin.placement.windows import Windows, choose_windows, first_of, take
 
 MOST_DUE = 16
 """Repeats that are due at once in a stream, at most; failures beyond are not repeated."""
@@ -51,17 +51,7 @@ def repeated_arrivals(windows: Windows, repeats: Repeats) -> Arrivals:
         )
         never, nothing = jnp.full((MOST_DUE, *streams), jnp.inf), jnp.zeros((MOST_DUE, *streams), jnp.int32)
         way = _Way(log, jnp.zeros(streams, jnp.int32), log.following[0], never, nothing)
-        first = First(
-            log.arrival_s[0],
-            asked(log.request, way.current),
-            jnp.ones((1, *streams), bool),
-            jnp.zeros(streams, bool),
-            take(windows.carried, window),
-            take(windows.level, window),
-            take(windows.age_s, window),
-            take(windows.last_end_s, window),
-        )
-        return way, first
+        return way, first_of(windows, window, log.arrival_s[0], asked(log.request, way.current))
 
     def following(
         key: Array, way: _Way, state: PlacementState, fate: Fate, _pending: Pending

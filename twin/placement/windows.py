@@ -211,6 +211,20 @@ def in_hand(request: Requests, step: Array) -> Requests:
     return Requests(*jax.tree.map(lambda leaf: _at(leaf, step, time, keepdims=True), request))
 
 
+def first_of(windows: Windows, window: Array, clock_s: Array, request: Requests) -> First:
+    """How episodes in the chosen windows [*streams] begin, with these requests at their time."""
+    return First(
+        clock_s,
+        request,
+        jnp.ones((1, *window.shape), bool),
+        jnp.zeros(window.shape, bool),
+        take(windows.carried, window),
+        take(windows.level, window),
+        take(windows.age_s, window),
+        take(windows.last_end_s, window),
+    )
+
+
 def replayed_arrivals(windows: Windows) -> Arrivals:
     """Arrivals from history: every stream walks through one window, in the logged order and at the logged times.
 
@@ -225,18 +239,7 @@ def replayed_arrivals(windows: Windows) -> Arrivals:
             take(windows.length, window),
             take(windows.request, window),
         )
-        active = jnp.ones((1, *streams), bool)
-        first = First(
-            walk.arrival_s[0],
-            in_hand(walk.request, walk.step),
-            active,
-            jnp.zeros(streams, bool),
-            take(windows.carried, window),
-            take(windows.level, window),
-            take(windows.age_s, window),
-            take(windows.last_end_s, window),
-        )
-        return walk, first
+        return walk, first_of(windows, window, walk.arrival_s[0], in_hand(walk.request, walk.step))
 
     def following(
         _key: Array, walk: _Walk, state: PlacementState, _fate: Fate, _pending: Pending
