@@ -21,6 +21,7 @@ from logs_schema.errors import SchedtwinError
 from offline_rl.runner import Node, Request, load
 from tests.reference.dispatch_loop import (
     BY_CHANCE,
+    DAY_S,
     FIRST_DAY_S,
     KINDS,
     NUM_NODES,
@@ -30,7 +31,7 @@ from tests.reference.dispatch_loop import (
     ShortestQueue,
     World,
     outcome,
-    play,
+    play_days,
 )
 
 NUM_LOG_DAYS, NUM_TRAIN_DAYS, NUM_REPLICATIONS = 6, 3, 2
@@ -78,6 +79,7 @@ class Bundle(Dispatcher):
             gpus=job.gpus,
             site="here",
             service=f"s{job.service}",
+            agent=None if job.user is None else f"u{job.user}",
             requested_run_s=job.declared_s,
             deadline_s=job.deadline_s if self._world.deadlines else None,
         )
@@ -109,8 +111,9 @@ def policies_of(
         deadlines: Whether requests have deadlines.
     """
     world = World(kind, seed, deadlines=deadlines)
-    jobs = world.jobs(0, NUM_LOG_DAYS, seed + 10)
-    world.write(jobs, play(world, jobs, ShortestQueue(seed + 20, BY_CHANCE), seed + 30), folder / "raw")
+    behaviour = ShortestQueue(seed + 20, BY_CHANCE)
+    jobs, runs = play_days(world, 0, NUM_LOG_DAYS, behaviour, (seed + 10, seed + 30))
+    world.write(jobs, runs, folder / "raw")
     names = ("raw", "archive", "twin", "certificate", "policy", "job.toml")
     raw, archive, twin, certificate, policy, job = (str(folder / name) for name in names)
     (folder / "job.toml").write_text(
@@ -142,16 +145,17 @@ def rows_of(
     rows = []
     for day, (number, drift) in LATER.items():
         world = World(KINDS[name], seed, deadlines=deadlines, drift=drift)
-        days = [world.jobs(number, 1, 1_000 * seed + 77 + copy) for copy in range(NUM_REPLICATIONS)]
         for policy in (LOGGED, SHORTEST, *bundles):
             found = []
-            for copy, jobs in enumerate(days):
+            for copy in range(NUM_REPLICATIONS):
                 who: Dispatcher = (
-                    Bundle(bundles[policy], world, jobs[0].arrival_s)
+                    Bundle(bundles[policy], world, number * DAY_S)
                     if policy in bundles
                     else ShortestQueue(5, BY_CHANCE if policy == LOGGED else 0.0)
                 )
-                found.append(outcome(jobs, play(world, jobs, who, 99 + copy)))
+                found.append(
+                    outcome(*play_days(world, number, 1, who, (1_000 * seed + 77 + copy, 99 + copy)))
+                )
             rows.append(Row(name, seed, day, policy, *np.mean(found, axis=0).tolist(), certificate))
     return rows
 

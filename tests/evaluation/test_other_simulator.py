@@ -1,12 +1,23 @@
 """A log of a simulator that shares no code with the project's, and what is exported from it: `dispatch_loop`."""
 
+import itertools
 from collections.abc import Sequence
 
 import numpy as np
 import pytest
 
 from tests.benchmarks.bench_other_simulator import LOGGED, SHORTEST, policies_of, rows_of
-from tests.reference.dispatch_loop import KINDS, Dispatcher, Job, Kind, World, play
+from tests.reference.dispatch_loop import (
+    DAY_S,
+    KINDS,
+    NUM_NODES,
+    Dispatcher,
+    Job,
+    Kind,
+    World,
+    play,
+    play_days,
+)
 
 FEW_UPDATES = """
 [train]
@@ -40,6 +51,32 @@ def test_one_server_after_another_by_lindleys_recursion():
         free_s[node] = start_s + world.mean_s[job.service, node] * job.luck
         assert run.start_s == pytest.approx(start_s, abs=1e-6)
         assert run.finish_s == pytest.approx(free_s[node], abs=1e-6)
+
+
+class InTurn(Dispatcher):
+    """One node after another, the first few of them."""
+
+    def __init__(self, num_nodes: int) -> None:
+        self._num_nodes = num_nodes
+
+    def choose(self, number: int, _job: Job, _in_flight: Sequence[float]) -> tuple[int, float]:
+        return number % self._num_nodes, 1.0
+
+
+def test_users_of_a_closed_system_think_after_every_run():
+    """So on one node they get little done, however much they want, and on all of them more."""
+    world = World(KINDS["closed"], 3)
+    found = {}
+    for num_nodes in (1, NUM_NODES):
+        jobs, runs = play_days(world, 0, 1, InTurn(num_nodes), (4, 5))
+        found[num_nodes] = len(jobs)
+        for user in range(world.kind.users):
+            mine = [number for number, job in enumerate(jobs) if job.user == user]
+            thought_s = [jobs[b].arrival_s - runs[a].finish_s for a, b in itertools.pairwise(mine)]
+            assert min(thought_s) > 0.0
+    assert 3 * found[1] < found[NUM_NODES]
+    node_s = sum(run.finish_s - run.start_s for run in play_days(world, 0, 1, InTurn(1), (4, 5))[1])
+    assert node_s == pytest.approx(DAY_S, rel=0.1), "the one node is busy all day"
 
 
 def test_a_shared_node_by_hand():

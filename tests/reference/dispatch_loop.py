@@ -17,7 +17,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from itertools import count
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -30,6 +30,8 @@ WIDTHS = (1, 1, 2, 6, 1, 2)
 NUM_WITH_GPUS, GPUS = 4, 2
 """Nodes with GPUs, and how many each has."""
 SLOW_RATE, SLOW_S, QUICK_S = 0.25, 3_600.0, 18_000.0
+THINK = 2.5
+"""Mean think time of users, over what a run takes."""
 WARM_S = 600.0
 """How long a service stays warm on a node."""
 LONG_S, SHORT_S = 3_600.0, 7_200.0
@@ -56,6 +58,8 @@ class Kind:
         heavy_tails: Whether sizes are of a bounded Pareto law, and requests declare them.
         wide: Whether requests differ in cores, and some ask for a GPU. A node starts them in order: where the first
             does not fit, the others wait behind it.
+        users: Of a closed system, each of whom thinks, asks, and thinks again when the run has ended; 0: requests come
+            whatever becomes of others.
     """
 
     load: float
@@ -69,6 +73,7 @@ class Kind:
     cold_starts: bool = False
     heavy_tails: bool = False
     wide: bool = False
+    users: int = 0
 
 
 KINDS = {
@@ -79,6 +84,7 @@ KINDS = {
     "cold_starts": Kind(0.8, 0.9, cores=4, cold_starts=True),
     "heavy_tails": Kind(0.7, 3.0, pair_spread=0.0, heavy_tails=True),
     "wide": Kind(0.6, 1.5, cores=8, wide=True),
+    "closed": Kind(0.75, 1.6, users=24),
 }
 
 
@@ -92,6 +98,7 @@ class Job(NamedTuple):
     deadline_s: float
     cores: int = 1
     gpus: int = 0
+    user: int | None = None
 
 
 @dataclass
@@ -167,6 +174,10 @@ class World:
             pair[:, moved.integers(NUM_NODES)] *= 2.0
         self.mean_s = self.unit_s * base[:, None] * pair
         self.deadline_s = kind.deadline * self.unit_s * base
+        users = np.random.default_rng((seed, 2))
+        self.share_of_user = users.dirichlet(9.0 * self.share + 0.3, kind.users)
+        think_s = np.exp(users.normal(0.0, 0.4, kind.users))
+        self.think_s = THINK * self.unit_s * think_s / think_s.mean() if kind.users else think_s
 
     def jobs(self, day: int, num_days: int, seed: int) -> list[Job]:
         """The requests of some days, by the thinning of a Poisson process."""
@@ -222,7 +233,8 @@ class World:
         }  # fmt: skip
         known = {} if job.declared_s is None else {"requested_run_s": job.declared_s}
         deadline = {"deadline_s": job.deadline_s} if self.deadlines else {}
-        return row | known | deadline | self._of_wide(job.gpus)
+        agent = {} if job.user is None else {"agent": f"u{job.user}"}
+        return row | known | deadline | agent | self._of_wide(job.gpus)
 
     def _of_wide(self, gpus: int) -> dict[str, object]:
         return {"gpus": gpus} if self.kind.wide else {}
@@ -246,27 +258,53 @@ class _Node:
 
 def play(world: World, jobs: Sequence[Job], dispatcher: Dispatcher, seed: int) -> list[Run]:
     """Plays requests from an empty cluster until all have ended."""
-    return _Loop(world, jobs, dispatcher, seed).runs
+    loop = _Loop(world, dispatcher, seed)
+    loop.play(jobs)
+    return loop.runs
+
+
+def play_days(
+    world: World, day: int, num_days: int, dispatcher: Dispatcher, seeds: tuple[int, int]
+) -> tuple[list[Job], list[Run]]:
+    """The requests of some days and what became of them; `seeds` of the requests and of all else.
+
+    In a closed system a scheduler decides how many there are.
+    """
+    if not world.kind.users:
+        jobs = world.jobs(day, num_days, seeds[0])
+        return jobs, play(world, jobs, dispatcher, seeds[1])
+    loop = _ClosedLoop(world, dispatcher, seeds[1])
+    loop.play_users(day, num_days, seeds[0])
+    return loop.jobs, loop.runs
 
 
 class _Loop:
-    def __init__(self, world: World, jobs: Sequence[Job], dispatcher: Dispatcher, seed: int) -> None:
-        self._world, self._jobs, self._dispatcher = world, jobs, dispatcher
+    def __init__(self, world: World, dispatcher: Dispatcher, seed: int) -> None:
+        self._world, self._dispatcher = world, dispatcher
         self._random, self._order = np.random.default_rng(seed), count()
         self._nodes = [_Node() for _ in range(NUM_NODES)]
-        self._events: list[tuple[float, int, Callable[..., None], tuple[int, ...]]] = []
+        self._events: list[tuple[float, int, Callable[..., None], tuple[Any, ...]]] = []
+        self.jobs: list[Job] = []
         self.runs: list[Run] = []
+
+    def play(self, jobs: Sequence[Job]) -> None:
+        """Plays requests until all have ended."""
+        self.jobs = list(jobs)
         for number, job in enumerate(jobs):
             self._at(job.arrival_s, self._arrive, number)
-        if world.kind.slow_periods:
+        self._play(jobs[0].arrival_s, jobs[-1].arrival_s)
+
+    def _play(self, begin_s: float, last_s: float) -> None:
+        self._last_s = last_s
+        if self._world.kind.slow_periods:
             for row in range(NUM_NODES):
-                self._at(jobs[0].arrival_s + self._random.exponential(QUICK_S), self._change_speed, row)
+                self._at(begin_s + self._random.exponential(QUICK_S), self._change_speed, row)
         while self._events:
             time_s, _, event, numbers = heapq.heappop(self._events)
             event(time_s, *numbers)
 
-    def _at(self, time_s: float, event: Callable[..., None], *numbers: int) -> None:
-        heapq.heappush(self._events, (time_s, next(self._order), event, numbers))
+    def _at(self, time_s: float, event: Callable[..., None], *arguments: Any) -> None:
+        heapq.heappush(self._events, (time_s, next(self._order), event, arguments))
 
     def _rate(self, node: _Node) -> float:
         kind, beside = self._world.kind, max(len(node.left_s) - 1, 0)
@@ -287,7 +325,7 @@ class _Loop:
             )
 
     def _arrive(self, time_s: float, number: int) -> None:
-        job, has_gpus = self._jobs[number], self._world.node_gpus
+        job, has_gpus = self.jobs[number], self._world.node_gpus
         in_flight = [
             len(node.left_s) + len(node.queue) if job.gpus <= gpus else math.inf
             for node, gpus in zip(self._nodes, has_gpus, strict=True)
@@ -304,7 +342,7 @@ class _Loop:
         """Starts those that wait, in order, until one does not fit."""
         node, world = self._nodes[row], self._world
         while node.queue:
-            together = [self._jobs[number] for number in (*node.left_s, node.queue[0])]
+            together = [self.jobs[number] for number in (*node.left_s, node.queue[0])]
             if sum(job.cores for job in together) > world.kind.cores:
                 return
             if sum(job.gpus for job in together) > world.node_gpus[row]:
@@ -312,7 +350,7 @@ class _Loop:
             self._start(row, node.queue.pop(0), time_s)
 
     def _start(self, row: int, number: int, time_s: float) -> None:
-        node, job, world = self._nodes[row], self._jobs[number], self._world
+        node, job, world = self._nodes[row], self.jobs[number], self._world
         mean_s = float(world.mean_s[job.service, row]) if job.declared_s is None else job.declared_s
         run_s = mean_s * job.luck
         if world.kind.cold_starts:
@@ -330,23 +368,58 @@ class _Loop:
         self._move(node, time_s)
         number = min(node.left_s, key=node.left_s.__getitem__)
         del node.left_s[number]
-        node.warm_s[self._jobs[number].service] = time_s
-        self.runs[number].finish_s = time_s
-        self._dispatcher.finished(number, time_s)
+        node.warm_s[self.jobs[number].service] = time_s
+        self._has_ended(time_s, number)
         self._start_waiting(row, time_s)
         self._schedule(row, time_s)
+
+    def _has_ended(self, time_s: float, number: int) -> None:
+        self.runs[number].finish_s = time_s
+        self._dispatcher.finished(number, time_s)
 
     def _change_speed(self, time_s: float, row: int) -> None:
         node = self._nodes[row]
         self._move(node, time_s)
         node.speed = SLOW_RATE if node.speed == 1.0 else 1.0
-        if time_s < self._jobs[-1].arrival_s:
+        if time_s < self._last_s:
             self._at(
                 time_s + self._random.exponential(SLOW_S if node.speed < 1.0 else QUICK_S),
                 self._change_speed,
                 row,
             )
         self._schedule(row, time_s)
+
+
+class _ClosedLoop(_Loop):
+    """Users who think, ask, and think again; each draws from a stream of its own."""
+
+    def play_users(self, day: int, num_days: int, seed: int) -> None:
+        """Plays some days until all that was asked has ended."""
+        begin_s, self._until_s = day * DAY_S, (day + num_days) * DAY_S
+        self._of_user = [np.random.default_rng((seed, user)) for user in range(self._world.kind.users)]
+        for user in range(self._world.kind.users):
+            self._think(begin_s, user)
+        self._play(begin_s, self._until_s)
+
+    def _think(self, time_s: float, user: int) -> None:
+        random, world = self._of_user[user], self._world
+        busy = 1.0 + 0.3 * math.sin(2.0 * math.pi * time_s / DAY_S)
+        arrival_s = time_s + random.exponential(world.think_s[user]) / busy
+        service = int(random.choice(NUM_SERVICES, p=world.share_of_user[user]))
+        luck = math.exp(random.normal(-0.045, 0.3))
+        if arrival_s < self._until_s:
+            job = Job(arrival_s, service, None, luck, float(world.deadline_s[service]), user=user)
+            self._at(arrival_s, self._ask, job)
+
+    def _ask(self, time_s: float, job: Job) -> None:
+        self.jobs.append(job)
+        self._arrive(time_s, len(self.jobs) - 1)
+
+    def _has_ended(self, time_s: float, number: int) -> None:
+        super()._has_ended(time_s, number)
+        user = self.jobs[number].user
+        assert user is not None
+        self._think(time_s, user)
 
 
 class Outcome(NamedTuple):
