@@ -26,7 +26,7 @@ from evaluation.judges.views import Translation, answered, translation_of, with_
 from logs_schema.calendar import DAY_S
 from twin.contracts import Array, PyTree, Trajectory
 from twin.mapped import mapped
-from twin.placement.awaited_arrivals import awaited_arrivals, in_logged_order, reordered
+from twin.placement.awaited_arrivals import as_in_log, awaited_arrivals
 from twin.placement.bookkeeping import placement
 from twin.placement.encoding import Encoding
 from twin.placement.learned import AnswerConfig, AnswerModel, learned_answers
@@ -173,8 +173,7 @@ class System(NamedTuple):
         translations: Translations,
         arrivals: Arrivals | None = None,
     ) -> Trajectory:
-        """The logged requests of `windows`, decided by one player and answered by `answers`; by default they come at
-        their logged times."""
+        """The requests of `windows`, by default at their logged times, decided by one player, answered by `answers`."""
         cluster, config = self.encoding.cluster, self.encoding.problem
         problem = placement(cluster, config)
         response = drawn_response(cluster, config.depth, arrivals or replayed_arrivals(windows), answers)
@@ -240,9 +239,7 @@ def twin_program(
             return slim(system.play(key, kind, params, windows, answers, translations), model.support_limit_s)
         arrivals = awaited_arrivals(windows, in_place=is_history)
         played = system.play(key, kind, params, windows, answers, translations, arrivals)
-        order, has_come = in_logged_order(windows, played.decision_info.agent[:, 0], played.active[:, 0])
-        judged: Judged = reordered(slim(played, model.support_limit_s), order)
-        return judged._replace(active=judged.active & has_come[:, None])
+        return as_in_log(windows, slim(played, model.support_limit_s))
 
     return compiled(run, players, 3, side_by_side=side_by_side)
 

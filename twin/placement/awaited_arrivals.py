@@ -10,7 +10,7 @@ An agent that has sent all its requests of the window begins with its first agai
 the system would empty before the window ends. The episode ends after as many requests as the window holds.
 """
 
-from typing import NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 import jax
 import jax.numpy as jnp
@@ -21,8 +21,11 @@ from twin.placement.responses import Arrivals, First, Next, Pending
 from twin.placement.types import Fate, PlacementState, Requests
 from twin.placement.windows import Windows, choose_windows, first_of, take
 
+Played = TypeVar("Played", bound=Any)
+"""A named tuple."""
 
-class _Log(NamedTuple):
+
+class _AgentsWindow(NamedTuple):
     """A stream's window."""
 
     length: Array  # [*streams]
@@ -31,10 +34,10 @@ class _Log(NamedTuple):
     think_s: Array  # [T, *streams] from a request's end until its agent comes again; inf where it does not
 
 
-class _Way(NamedTuple):
+class _AgentsWay(NamedTuple):
     """A stream's way through its window; of requests what is known from when their agent's last one came on."""
 
-    log: _Log
+    log: _AgentsWindow
     number: Array  # [] int32: how many requests have come
     current: Array  # [*streams] int32: the request in hand
     due_s: Array  # [T, *streams] when each comes; inf where it has come, and where that is not known yet
@@ -51,22 +54,22 @@ def awaited_arrivals(windows: Windows, *, in_place: Array | bool = False) -> Arr
         in_place: [] bool: all come at their logged times, as under logged decisions with logged answers.
     """
 
-    def init(key: Array, streams: Streams) -> tuple[_Way, First]:
+    def init(key: Array, streams: Streams) -> tuple[_AgentsWay, First]:
         window = choose_windows(key, windows.num_windows, streams)
         is_first, following = take(_links(windows), window)
         arrival_s, length, think_s = take((windows.arrival_s, windows.length, windows.think_s), window)
         comes = (is_first | in_place) & (_steps(arrival_s) < length[None])
         due_s = jnp.where(comes, arrival_s, jnp.inf).at[0].set(jnp.inf)
         following = jnp.where(in_place, arrival_s.shape[0], following)
-        log = _Log(length, take(windows.request, window), following, think_s)
+        log = _AgentsWindow(length, take(windows.request, window), following, think_s)
         nothing, nowhere = jnp.full_like(due_s, jnp.inf), jnp.full(due_s.shape, -1, jnp.int32)
         current = jnp.zeros(streams, jnp.int32)
-        way = _Way(log, jnp.int32(1), current, due_s, nothing, nothing, nowhere)
+        way = _AgentsWay(log, jnp.int32(1), current, due_s, nothing, nothing, nowhere)
         return way, first_of(windows, window, arrival_s[0], asked(log.request, current))
 
     def following(
-        _key: Array, way: _Way, state: PlacementState, fate: Fate, pending: Pending
-    ) -> tuple[_Way, Next]:
+        _key: Array, way: _AgentsWay, state: PlacementState, fate: Fate, pending: Pending
+    ) -> tuple[_AgentsWay, Next]:
         way = _awaiting(_moved(way, state, pending), state, fate, pending)
         due_s = jnp.min(way.due_s, axis=0)
         done = jnp.isinf(due_s) | (way.number >= way.log.length)
@@ -105,6 +108,18 @@ def in_logged_order(windows: Windows, agent: Array, active: Array) -> tuple[Arra
     return jax.vmap(one, (1, 0, 1, 1), 1)(logged, length, agent, active)
 
 
+def as_in_log(windows: Windows, played: Played) -> Played:
+    """What was played in the order of the log, each window a stream; what has not come is not active.
+
+    Args:
+        windows: As the episode's.
+        played: With `decision_info` and `active` of a `Trajectory`; leaves [T, ..., seats, W].
+    """
+    order, has_come = in_logged_order(windows, played.decision_info.agent[:, 0], played.active[:, 0])
+    found: Played = reordered(played, order)
+    return found._replace(active=found.active & has_come[:, None])
+
+
 def reordered(tree: PyTree, order: Array) -> PyTree:
     """Leaves [T, ..., W] with the steps in this order, [T, W]."""
 
@@ -138,7 +153,7 @@ def _links(windows: Windows) -> tuple[Array, Array]:
     return jax.vmap(one, (1, 0), 1)(agent, length)
 
 
-def _awaiting(way: _Way, state: PlacementState, fate: Fate, pending: Pending) -> _Way:
+def _awaiting(way: _AgentsWay, state: PlacementState, fate: Fate, pending: Pending) -> _AgentsWay:
     """With the time at which the agent of the request in hand comes again."""
     follower, lag_s = (at(leaf, way.current) for leaf in (way.log.following, way.log.think_s))
     follower = jnp.where(state.active[0], follower, way.due_s.shape[0])
@@ -153,7 +168,7 @@ def _awaiting(way: _Way, state: PlacementState, fate: Fate, pending: Pending) ->
     )
 
 
-def _moved(way: _Way, state: PlacementState, pending: Pending) -> _Way:
+def _moved(way: _AgentsWay, state: PlacementState, pending: Pending) -> _AgentsWay:
     """With the ends of what is awaited as they are now: what was placed since may have put them off."""
     if pending.finish_s is None:
         return way
