@@ -23,8 +23,9 @@ from typing import Any
 
 _EXCHANGE = 2  # RENAME_EXCHANGE of renameat2(2)
 _HERE = -100  # AT_FDCWD
-_begun: dict[Path, int] = {}
-"""Folders that this process has begun to write, with their locks; those that are in place have other names."""
+_begun: dict[Path, int | None] = {}
+"""Folders that this process writes, with their locks; None from before one is made until it is locked."""
+os.register_at_fork(after_in_child=_begun.clear)  # a forked child writes none of them
 
 
 class ReadFolder:
@@ -90,8 +91,10 @@ def remove_unread(folder: Path) -> None:
     """Remove a folder that nobody needs; one that is held is left to its last reader."""
     lock = try_lock(folder)
     if lock is not None:
-        shutil.rmtree(folder, ignore_errors=True)
-        os.close(lock)
+        try:
+            shutil.rmtree(folder, ignore_errors=True)
+        finally:
+            os.close(lock)
 
 
 def locked_folder(path: Path) -> tuple[Path, int]:
@@ -101,11 +104,14 @@ def locked_folder(path: Path) -> tuple[Path, int]:
         path: the goal, absolute; its parents are made.
 
     Returns:
-        The folder, and the open descriptor that holds its lock: close it when done.
+        The folder, and the open descriptor that holds its lock: `unlock` it when done.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
     while True:
         folder = path.parent / f".{path.name}.{secrets.token_hex(4)}.writing"
+        _begun[folder] = (
+            None  # before it is made: a signal may come in between, and then `abandon` has to know it
+        )
         folder.mkdir()
         lock = try_lock(folder)
         if lock is not None and folder.exists():  # not removed between the two calls
@@ -113,13 +119,29 @@ def locked_folder(path: Path) -> tuple[Path, int]:
             return folder, lock
         if lock is not None:
             os.close(lock)
+        del _begun[folder]
+
+
+def unlock(folder: Path, lock: int) -> None:
+    """End the writing of a folder: what still has its temporary name is removed, unless another reads it.
+
+    Args:
+        folder: a folder from `locked_folder`.
+        lock: its lock.
+    """
+    os.close(lock)
+    remove_unread(folder)
+    _begun.pop(folder, None)
 
 
 def abandon() -> None:
-    """Removes the folders that this process is writing, before it ends without ending their writers."""
+    """Removes what this process is writing or removing, as its last act: where its writers are not ended before, or a
+    signal has ended them between two calls, such as those that make a folder and lock it."""
     for folder, lock in list(_begun.items()):
-        if _names(folder, lock):
+        if lock is None or _names(folder, lock):
             shutil.rmtree(folder, ignore_errors=True)
+        else:  # in place; its old name may be that of the product it replaced
+            remove_unread(folder)
 
 
 def try_lock(folder: Path) -> int | None:
@@ -137,6 +159,9 @@ def try_lock(folder: Path) -> int | None:
     except OSError:
         os.close(descriptor)
         return None
+    except BaseException:  # a signal
+        os.close(descriptor)
+        raise
     return descriptor
 
 
@@ -170,15 +195,17 @@ def discard(folder: Path, goal: Path | None = None) -> None:
     """
     remains = folder.parent / f".{(goal or folder).name}.{secrets.token_hex(4)}.writing"
     lock = try_lock(folder)
+    _begun[remains] = None
     try:
         folder.rename(remains)
     except FileNotFoundError:
-        return
+        pass
     else:
         shutil.rmtree(remains, ignore_errors=True)
     finally:
         if lock is not None:
             os.close(lock)
+    del _begun[remains]
 
 
 def sync(folder: Path) -> None:

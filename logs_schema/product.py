@@ -7,7 +7,6 @@ resumable.
 """
 
 import json
-import os
 import stat
 from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager
@@ -16,7 +15,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from logs_schema.atomic_folders import discard, into_place, locked_folder, remove_unread, sweep, sync
+from logs_schema.atomic_folders import discard, into_place, locked_folder, sweep, sync, unlock
 from logs_schema.disk import room_for
 from logs_schema.errors import ConfigError, ProductError, first
 from logs_schema.hashing import as_json, file_hash, json_hash
@@ -136,8 +135,7 @@ def writing(
             discard(folder, path)
     finally:
         del _NOT_IN_PLACE[temporary]
-        os.close(lock)
-        remove_unread(temporary)
+        unlock(temporary, lock)
 
 
 def refuse_place(path: Path, replace: bool, more: str = "") -> None:

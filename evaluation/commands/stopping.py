@@ -104,12 +104,13 @@ def leave_threads(status: int) -> None:
 
     The interpreter would wait for none of them, and abort the process (SIGABRT) where one comes back from compiled code
     meanwhile; but it would wait, for minutes, until what a compiler has begun in threads of its own is done. What
-    commands write aside has been removed before.
+    commands write aside is removed as they end; what these threads write, and what a signal met in the making, here.
     """
     if status in (INTERRUPTED, TERMINATED) or threading.active_count() > 1:
         sys.stdout.flush()
         sys.stderr.flush()
         gc.collect()  # frees the semaphores of worker processes: Python warns of those that are left
+        abandon()
         os._exit(status)
 
 

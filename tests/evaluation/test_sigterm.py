@@ -2,6 +2,7 @@
 
 import hashlib
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -11,7 +12,9 @@ import warnings
 import weakref
 from collections.abc import Callable
 from contextlib import suppress
+from itertools import count
 from pathlib import Path
+from types import FrameType
 
 import pytest
 
@@ -21,6 +24,7 @@ from evaluation.commands.stopping import Terminated, leave_threads, sigterm_rais
 from evaluation.jobs.engine import local
 from evaluation.jobs.interrupting import AGAIN_S
 from logs_schema.atomic_folders import locked_folder
+from logs_schema.product import remove_once_in_place, verify, writing
 from tests.evaluation.test_killed import started
 
 
@@ -95,9 +99,10 @@ def test_what_a_library_swallows_is_raised_again_and_not_while_cleaning_up() -> 
 
 
 def test_a_task_of_a_worker_ends_too_where_a_library_swallows_the_signal(
-    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     cleaned: list[bool] = []
+    folder, lock = locked_folder(tmp_path / "goal")
     both = signal.SIGTERM, signal.SIGALRM
 
     def leave(status: int) -> None:
@@ -113,7 +118,9 @@ def test_a_task_of_a_worker_ends_too_where_a_library_swallows_the_signal(
         signal.setitimer(signal.ITIMER_REAL, 0.0)
         for one, handler in zip(both, before, strict=True):
             signal.signal(one, handler)
+    os.close(lock)
     assert cleaned
+    assert not folder.exists()
 
 
 def compute_for_long() -> None:
@@ -135,6 +142,62 @@ def test_what_does_not_come_back_from_compiled_code_is_ended_and_leaves_nothing_
     assert left == [(TERMINATED, False)]
     assert "run again to resume" in capfd.readouterr().err
     assert not [one for one in threading.enumerate() if one.name.startswith("Thread-") and one.daemon]
+
+
+CALLS = {"mkdir", "open", "flock", "stat", "fstat", "close", "scandir", "unlink", "rmdir", "rename", "fsync"}
+"""System calls; Python handles a signal as such a call returns, and drops what it returned."""
+
+
+def write_and_remove(goal: Path) -> None:
+    """A product in the place of an older one, and a unit of it that is removed with that."""
+    with writing(goal, "thing", replace=True) as folder:
+        (folder / "file").write_text("new")
+        remove_once_in_place(folder, goal.parent / "unit")
+
+
+@pytest.mark.filterwarnings("ignore::ResourceWarning")  # of what the calls returned
+@pytest.mark.parametrize("has_older", [False, True])
+def test_a_signal_at_any_system_call_leaves_a_whole_product_or_none(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, has_older: bool
+) -> None:
+    monkeypatch.setattr("evaluation.commands.stopping.os._exit", lambda _: None)
+    num_met = 0
+
+    def end_at(place: int) -> bool:
+        """Writes, with SIGTERM at a call; whether there was one."""
+        calls = count()
+
+        def meet(frame: FrameType, event: str, called: object) -> None:
+            is_one = event == "c_return" and getattr(called, "__name__", "") in CALLS
+            if called is os.close and frame.f_code.co_filename == shutil.__file__:
+                return  # it would close the descriptor again, and raise OSError
+            if is_one and next(calls) == place:
+                raise Terminated
+
+        sys.setprofile(meet)
+        try:
+            write_and_remove(goal)
+        except Terminated:
+            return True
+        finally:
+            sys.setprofile(None)
+        return False
+
+    while True:
+        goal = tmp_path / str(num_met) / "goal"
+        (goal.parent / "unit").mkdir(parents=True)
+        if has_older:
+            with writing(goal, "thing") as folder:
+                (folder / "file").write_text("old")
+        if not end_at(num_met):
+            break
+        leave_threads(TERMINATED)
+        assert remains(goal.parent) == []
+        assert not goal.exists() or verify(goal).kind == "thing"
+        assert goal.exists() or not has_older
+        num_met += 1
+    assert (goal / "file").read_text() == "new"
+    assert num_met > 30
 
 
 def test_who_meets_sigterm_otherwise_is_not_ended(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -18,6 +18,7 @@ from types import TracebackType
 
 from evaluation.jobs.engine.errors import MAX_LOSSES, late, lost
 from evaluation.jobs.interrupting import raising
+from logs_schema.atomic_folders import abandon
 from logs_schema.mapping import Item, Result
 from logs_schema.progress import Progress
 
@@ -155,6 +156,7 @@ def _run_task(task: Callable[[Item], Result], item: Item) -> Result:
     try:
         return task(item)
     except _Terminated:
+        abandon()
         os._exit(_TERMINATED)
     finally:
         _at_work.clear()

@@ -8,13 +8,12 @@ Only what the manifests name is linked. Where a refresh was killed after its exp
 next one begins; where another command has written over it meanwhile, the bundle is kept without it.
 """
 
-import os
 import shutil
 from pathlib import Path
 
 from evaluation.pipeline.refresh.job import FOLDER
 from evaluation.pipeline.run import BUNDLE
-from logs_schema.atomic_folders import into_place, locked_folder, sweep, sync
+from logs_schema.atomic_folders import into_place, locked_folder, sweep, sync, unlock
 from logs_schema.disk import link
 from logs_schema.product import MANIFEST, read_manifest
 from offline_rl.bundle import read_bundle
@@ -55,8 +54,7 @@ def keep_export(work: Path) -> Path | None:
         sync(folder)
         into_place(folder, goal)
     finally:
-        os.close(lock)
-        shutil.rmtree(folder, ignore_errors=True)
+        unlock(folder, lock)
     return goal
 
 
