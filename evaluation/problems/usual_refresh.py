@@ -1,8 +1,10 @@
 """The usual refresh: the new and the running bundle stand in the kit's own comparison, on the newest days."""
 
 import datetime as dt
+import shutil
 import tempfile
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 
@@ -51,13 +53,13 @@ def usual_refresh(
         new: Path,
         running: Path,
         progress: Progress,
-        _: Unfinished,
+        keep: Unfinished,
     ) -> Comparison:
         shifts = ShiftConfig("0d", ALL_REQUESTS, (days[-1] - train_days_in(twin)[-1]).days)
         plan = compare(replace(config, shifts=shifts), "refresh", {NEW: new, RUNNING: running})
-        with tempfile.TemporaryDirectory(prefix="schedtwin-") as folder:
-            plan.build(Path(folder), {"archive": archive, "twin": twin}, progress)
-            found = load_comparison(Path(folder))
+        with _folder_beside(keep) as folder:
+            plan.build(folder, {"archive": archive, "twin": twin}, progress)
+            found = load_comparison(folder)
         for name, why in found.refused.items():
             raise ProductError(f"the {name} bundle cannot be judged: {why}", where=str(archive))
         return found
@@ -73,3 +75,16 @@ def usual_refresh(
         judge=judge,
         table=table,
     )
+
+
+@contextmanager
+def _folder_beside(keep: Unfinished) -> Iterator[Path]:
+    """An empty folder for a comparison, whose own units are found again after a kill."""
+    if keep.folder is None:
+        with tempfile.TemporaryDirectory(prefix="schedtwin-") as temporary:
+            yield Path(temporary)
+        return
+    folder = keep.folder / "comparison"
+    shutil.rmtree(folder, ignore_errors=True)
+    folder.mkdir(parents=True)
+    yield folder

@@ -16,11 +16,13 @@ from evaluation.comparison.bootstrap import IntervalConfig, Statistic, blocks_of
 from evaluation.comparison.comparison import Comparison, compare
 from evaluation.comparison.decisions import Decisions, concatenate, plain_decisions
 from evaluation.comparison.entries import JudgeFacts, Run, ShiftFacts
+from evaluation.comparison.kept_runs import load_run, save_run
 from evaluation.comparison.metrics import MEAN_RESPONSE, ON_TIME, Metric
 from evaluation.comparison.metrics.metric import quantile
 from evaluation.comparison.metrics.response import completed, response_s
 from evaluation.comparison.products import archive_facts
 from evaluation.comparison.shifts import ShiftPlan, TestDays
+from evaluation.jobs.unfinished import NOTHING_KEPT, Unfinished
 from evaluation.judges.trust import TRUTH, judges_trust
 from evaluation.judges.user_judges import JudgedDays, days_of_shifts
 from evaluation.problems.assignment.compared_assigners import (
@@ -96,8 +98,11 @@ def compare_assigners(
     progress: Progress,
     *,
     seed: int = 0,
+    keep: Unfinished = NOTHING_KEPT,
 ) -> Comparison:
-    """All schedulers on every shift that the log can answer; `seed` is that of all that is drawn.
+    """All schedulers on every shift that the log can answer; `seed` is that of all that is drawn. What a judge found of
+    a scheduler on a shift is a unit of `keep`, unless it is the user's: the name of a function does not identify its
+    code.
 
     Raises:
         ConfigError: No shift has requests that ran.
@@ -122,7 +127,7 @@ def compare_assigners(
             fixed = _fixed_edges(shift, edges, homes)
             for judge, drawn in regions.items():
                 play = partial(_play, shift, drawn, fixed, interval_s, test, seed)
-                runs += _judged(judge, test.shift_days, assigners, fixed, play, refused)
+                runs += _judged(judge, test.shift_days, assigners, fixed, play, refused, keep)
     runs = [run for run in runs if run.policy not in refused]
     played = {run.policy for run in runs}
     if "predicted" not in played:
@@ -232,21 +237,26 @@ def _judged(
     fixed: FixedEdges,
     play: Callable[[Callable[..., PlayedRounds]], Decisions],
     refused: dict[str, str],
+    keep: Unfinished,
 ) -> list[Run]:
     """The runs of a judge; a policy of the user's that fails is left out from then on."""
+
+    def run(one: ComparedAssigner) -> Run:
+        seeds = tuple(play(player) for player in one.players)
+        return Run(judge, shift_days, one.facts.name, seeds[0], by_seed=seeds if len(seeds) > 1 else ())
+
     runs = []
     for one in assigners:
         name = one.facts.name
         if name in refused or (name in FixedEdges._fields and getattr(fixed, name) is None):
             continue
-        try:
-            seeds = tuple(play(player) for player in one.players)
-        except SchedtwinError as error:
-            if not one.is_users:
-                raise
-            refused[name] = str(error)
+        if not one.is_users:
+            runs.append(keep.unit(f"{judge}, {shift_days}d, {name}", partial(run, one), save_run, load_run))
             continue
-        runs.append(Run(judge, shift_days, name, seeds[0], by_seed=seeds if len(seeds) > 1 else ()))
+        try:
+            runs.append(run(one))
+        except SchedtwinError as error:
+            refused[name] = str(error)
     return runs
 
 

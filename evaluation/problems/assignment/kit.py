@@ -21,7 +21,7 @@ from evaluation.comparison.products import (
 from evaluation.comparison.report import Report, write_comparison
 from evaluation.comparison.shifts import ShiftPlan
 from evaluation.comparison.training_days import plan_of, train_days_of
-from evaluation.jobs.unfinished import Unfinished
+from evaluation.jobs.unfinished import NOTHING_KEPT, Unfinished
 from evaluation.judges.named import refuse_taken
 from evaluation.judges.user_judges import UserJudge, judged_by_users
 from evaluation.judges.user_policies import UserPolicy
@@ -141,14 +141,18 @@ def compare_plan(
         refuse_other_nodes(archive, inputs["twin"])
         refuse_other_twin(policy, inputs["twin"])
         plan = plan_of(archive, train_days_in(inputs["twin"]), config.shifts)
+        hashes = {name: content_hash_of(path) for name, path in inputs.items()}
+        played = {"shifts": config.shifts, "assign": assign, "code": ASSIGN_CODE}
+        keep = Unfinished.beside(out, "comparison", hashes, played, seed, progress=progress)
         comparison = judge(
             policies, load_edges(inputs["twin"]), archive, plan, progress, assign=assign,
-            intervals=config.intervals, seed=seed, judges=judges, policy=policy,
+            intervals=config.intervals, seed=seed, judges=judges, policy=policy, keep=keep,
         )  # fmt: skip
         limits, warnings = remarks_on_training(policy)
-        hashes = {name: content_hash_of(path) for name, path in inputs.items()}
         report = Report(title, comparison, hashes=hashes, limits=(*limits, *LIMITS), warnings=warnings)
-        return write_comparison(report, out)
+        facts = write_comparison(report, out)
+        keep.remove()
+        return facts
 
     settings = {
         "shifts": config.shifts,
@@ -173,13 +177,17 @@ def judge(
     seed: int = 0,
     judges: Mapping[str, UserJudge] | None = None,
     policy: Path | None = None,
+    keep: Unfinished = NOTHING_KEPT,
 ) -> Comparison:
-    """Schedulers in rounds of the shifted days, by model, truth and the user's judges; `policy` is of a training."""
+    """Schedulers in rounds of the shifted days, by model, truth and the user's judges; `policy` is of a training, and
+    `keep` holds what is known of all schedulers but the user's."""
     assign, intervals, judges = assign or AssignConfig(), intervals or IntervalConfig(), judges or {}
     refuse_taken(judges, list(JUDGES), "judge")
     _refuse_unknown(archive, twin.names)
     assigners, own = compared_assigners(policy, policies)
-    comparison = compare_assigners(archive, plan, twin, assign, assigners, intervals, progress, seed=seed)
+    comparison = compare_assigners(
+        archive, plan, twin, assign, assigners, intervals, progress, seed=seed, keep=keep
+    )
     return judged_by_users(
         own.left_out_of(comparison),
         judges,

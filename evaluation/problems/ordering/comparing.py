@@ -20,6 +20,7 @@ from evaluation.comparison.metrics import (
 )
 from evaluation.comparison.rank_correlation import known_rank_correlation
 from evaluation.jobs.unfinished import Unfinished
+from evaluation.judges.descriptions import USERS
 from evaluation.judges.trust import known_values
 from evaluation.problems.configuration import WeeksConfig
 from evaluation.problems.ordering.playing import (
@@ -105,7 +106,8 @@ def compare_orders(
         intervals: of the bootstrap.
         references: policies to take paired differences to, where they were evaluated; table, plots and command line
             refer to the first.
-        keep: saves the starts of every judge, shift, policy and seed.
+        keep: saves the starts of every judge, shift, policy and seed, but for the user's: the name of a function does
+            not identify its code.
     """
     shifts = sorted({week.shift_days for week in plan.weeks})
     runs = []
@@ -164,7 +166,7 @@ def _run(
     pool: Pool,
     keep: Unfinished | None,
 ) -> Run:
-    by_seed = played(policy, weeks, pool, keep, f"{judge}, {shift}d")
+    by_seed = played(policy, weeks, pool, None if policy.kind == USERS else keep, f"{judge}, {shift}d")
     together = by_seed[0] if len(by_seed) == 1 else concatenate(by_seed)
     return Run(judge, shift, policy.name, together, by_seed=tuple(by_seed) if len(by_seed) > 1 else ())
 

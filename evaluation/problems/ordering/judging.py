@@ -2,12 +2,14 @@
 
 from collections.abc import Mapping
 from dataclasses import replace
+from functools import partial
 from typing import NamedTuple
 
 import jax
 
 from evaluation.comparison.comparison import Comparison
 from evaluation.comparison.shifts import parse_shifts
+from evaluation.jobs.unfinished import NOTHING_KEPT, Unfinished
 from evaluation.judges.named import refuse_taken
 from evaluation.judges.user_judges import JudgedDays, UserJudge, judged_by_users
 from evaluation.judges.user_policies import EnteredPolicies, UserPolicy, with_training_days
@@ -15,7 +17,14 @@ from evaluation.problems.configuration import OrderConfig, RunConfig, WeeksConfi
 from evaluation.problems.ordering.comparing import JUDGES, compare_orders
 from evaluation.problems.ordering.exported_order import winner_of, with_exported_last
 from evaluation.problems.ordering.generated import generated_weeks
-from evaluation.problems.ordering.ladder import CHOOSING, ChosenOrder, choice_at, rules_and_ladder
+from evaluation.problems.ordering.ladder import (
+    CHOOSING,
+    ChosenOrder,
+    Ladder,
+    choice_at,
+    kept_choice,
+    rules_and_ladder,
+)
 from evaluation.problems.ordering.learned_orders import Learned, index_policy, learned_policies, windows_of
 from evaluation.problems.ordering.log_gaps import lacking_in_words
 from evaluation.problems.ordering.order_candidates import learned_index
@@ -65,6 +74,7 @@ def compare_queue(
     policy: TrainedOrders | None = None,
     users: Mapping[str, UserPolicy] | None = None,
     judges: Mapping[str, UserJudge] | None = None,
+    keep: Unfinished = NOTHING_KEPT,
 ) -> tuple[Comparison, WeeksConfig]:
     """All rules, and further policies, by exact replay of the shifted weeks, in generated ones and by further judges.
 
@@ -76,6 +86,7 @@ def compare_queue(
         policy: The policies trained in the twin, if any.
         users: Name -> policy of the user.
         judges: Name -> judge of the user; it gets a policy as a `playing.Play`, and the weeks as `JudgedDays.history`.
+        keep: What is known already: the choice among rules, and the starts of all orders but the user's.
 
     Returns:
         The comparison, and its weeks.
@@ -92,17 +103,12 @@ def compare_queue(
         seeds = range(TWIN_SEED, TWIN_SEED + order.num_twin_weeks)
         made = generated_weeks(twin.past, [twin.population], plan.anchors, twin.pool, seeds, weeks)
     with progress.stage(CHOOSING):
-        if policy is None:
-            chosen = choice_at(twin.past, twin.pool, twin.anchor, twin.num_days, weeks, 0)
-            index = learned_index(twin.past, twin.pool, twin.anchor, twin.num_days, 0)
-        else:
-            chosen, index = policy.chosen, policy.learned.indices[policy.best]
-        ladder = rules_and_ladder(twin.pool, [chosen], lambda _: index)
+        ladder = _ladder(twin, policy, weeks, keep)
     policies, every = ladder.policies, [*plan.weeks, *made]
     notes += ladder.notes
     if policy is not None:
         with progress.stage("play learned orders"):
-            more, num_late = _policies_of(policy, jobs, every)
+            more, num_late = _policies_of(policy, jobs, every, keep)
         policies += more
         notes += [*policy.notes, *late_notes(num_late)]
     own = UserOrders([], EnteredPolicies(), 0)
@@ -124,6 +130,7 @@ def compare_queue(
         facts=facts,
         notes=[FIXED, *lacking_in_words(jobs, twin.pool), *notes, *about_population],
         intervals=order.intervals,
+        keep=keep,
     )
     if policy is not None:
         winner = f"recommended for export (schedtwin export --comparison): {winner_of(comparison).words}"
@@ -134,6 +141,17 @@ def compare_queue(
     ]
     played = {one.name: one.plays for one in policies}
     return judged_by_users(comparison, judges, played, days, order.intervals, progress), weeks
+
+
+def _ladder(twin: QueueTwin, policy: TrainedOrders | None, weeks: WeeksConfig, keep: Unfinished) -> Ladder:
+    """The rules, and the choice among them: that of a training, or one of its own."""
+    if policy is None:
+        climb = partial(choice_at, twin.past, twin.pool, twin.anchor, twin.num_days, weeks, 0)
+        chosen = kept_choice(keep, twin.anchor, climb)
+        index = learned_index(twin.past, twin.pool, twin.anchor, twin.num_days, 0)
+    else:
+        chosen, index = policy.chosen, policy.learned.indices[policy.best]
+    return rules_and_ladder(twin.pool, [chosen], lambda _: index)
 
 
 def _judged_days(archive: Archive, twin: QueueTwin, plan: WeekPlan, shift: int) -> JudgedDays:
@@ -180,10 +198,12 @@ def weeks_after(
     return weeks, [f"the log ends too soon for the shifts {', '.join(left)}"] if left else []
 
 
-def _policies_of(policy: TrainedOrders, jobs: Jobs, weeks: list[TestWeek]) -> tuple[list[OrderPolicy], int]:
+def _policies_of(
+    policy: TrainedOrders, jobs: Jobs, weeks: list[TestWeek], keep: Unfinished
+) -> tuple[list[OrderPolicy], int]:
     """The learned orders as policies for these weeks, and the number of jobs that found the queue full."""
     if policy.config.index_only:
         return [index_policy([policy.learned.indices], policy.pool)], 0
     config = widened(policy.config, jobs, policy.pool)
     programs = programs_for(policy.pool, windows_of(weeks[:1], policy.pool, config), config)
-    return learned_policies(programs, [policy.learned], weeks, policy.pool, config)
+    return learned_policies(programs, [policy.learned], weeks, policy.pool, config, keep)

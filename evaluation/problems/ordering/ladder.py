@@ -184,14 +184,16 @@ def choices_at(
 ) -> list[ChosenOrder | None]:
     """[anchors] `choice_at` of each, a unit of `keep`; events after an anchor are not used."""
 
-    def choice(anchor: int) -> dict[str, ChosenOrder | None]:
-        known = known_at(jobs, anchor)
-        return {LADDER: choice_at(known, pool, anchor, config.num_train_days, config, seed)}
+    def choice(anchor: int) -> ChosenOrder | None:
+        return choice_at(known_at(jobs, anchor), pool, anchor, config.num_train_days, config, seed)
 
-    found = [
-        keep.record(f"ladder, day {anchor}", partial(choice, anchor), dict)[LADDER] for anchor in anchors
-    ]
-    return [None if one is None else ChosenOrder(*one) for one in found]
+    return [kept_choice(keep, anchor, partial(choice, anchor)) for anchor in anchors]
+
+
+def kept_choice(keep: Unfinished, anchor: int, make: Callable[[], ChosenOrder | None]) -> ChosenOrder | None:
+    """The ladder of an anchor (see `choice_at`): loaded, or climbed and saved."""
+    found = keep.record(f"ladder, day {anchor}", lambda: {LADDER: make()}, dict)[LADDER]
+    return None if found is None else ChosenOrder(*found)
 
 
 def rules_and_ladder(pool: Pool, chosen: Sequence[ChosenOrder | None], index_of: IndexOf) -> Ladder:

@@ -12,7 +12,7 @@ from evaluation.comparison.comparison import Comparison
 from evaluation.comparison.formatting import number
 from evaluation.comparison.metrics import BOUNDED_SLOWDOWN, JAIN_FAIRNESS, WAIT_P99
 from evaluation.comparison.training_days import DaysConfig
-from evaluation.jobs.unfinished import Unfinished
+from evaluation.jobs.unfinished import NOTHING_KEPT, Unfinished
 from evaluation.judges.bundle_policies import OtherSystemError
 from evaluation.problems.configuration import OrderConfig, RunConfig
 from evaluation.problems.ordering.comparing import REFERENCES, REPLAY, compare_orders
@@ -60,9 +60,9 @@ def queue_parts(config: RunConfig) -> RefreshParts:
         new: Path,
         running: Path,
         progress: Progress,
-        _: Unfinished,
+        keep: Unfinished,
     ) -> Comparison:
-        return judge_orders(Archive(archive), twin, days, new, running, order, progress)
+        return judge_orders(Archive(archive), twin, days, new, running, order, progress, keep)
 
     return RefreshParts(
         num_days=JUDGE_DAYS,
@@ -122,6 +122,7 @@ def judge_orders(
     running: Path,
     order: OrderConfig,
     progress: Progress,
+    keep: Unfinished = NOTHING_KEPT,
 ) -> Comparison:
     """Both orders and the rules with EASY, in exact replay of the same days, from the running jobs of the log.
 
@@ -132,6 +133,7 @@ def judge_orders(
         new, running: Bundles.
         order: Lengths, and configuration of the intervals.
         progress: Progress display.
+        keep: What of their starts is known already.
     """
     twin = load_queue_twin(twin_path)
     jobs = read_jobs(archive, pool=twin.pool.name)
@@ -147,7 +149,7 @@ def judge_orders(
     comparison = compare_orders(
         plan, (), [*policies, *rules], twin.pool, weeks, progress,
         facts=queue_facts(archive, jobs, twin.pool), notes=_notes(running, days, weeks.num_drain_days),
-        intervals=order.intervals, references=(RUNNING, *REFERENCES),
+        intervals=order.intervals, references=(RUNNING, *REFERENCES), keep=keep,
     )  # fmt: skip
     return replace(comparison, notes=(*comparison.notes, *_beside(comparison)))
 

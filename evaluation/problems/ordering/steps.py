@@ -18,7 +18,7 @@ from evaluation.jobs.unfinished import Unfinished
 from evaluation.judges.user_judges import UserJudge
 from evaluation.judges.user_policies import UserPolicy
 from evaluation.problems.configuration import OrderConfig, RunConfig, WeeksConfig
-from evaluation.problems.ordering.config import ORDER_CODE
+from evaluation.problems.ordering.config import ORDER_CODE, as_settings
 from evaluation.problems.ordering.exported_order import Winner, winner_of, winner_of_ladder
 from evaluation.problems.ordering.exporting import QueueBundle, export_order, export_rule, index_scorer
 from evaluation.problems.ordering.feature_ranges import load_ranges, logged_ranges, save_ranges
@@ -201,15 +201,20 @@ def build_queue_comparison(
     refuse_other_twin(policy_path, twin_path)
     policy = None if policy_path is None else load_queue_policy(policy_path)
     twin = load_queue_twin(twin_path)
-    comparison, weeks = compare_queue(
-        archive, twin, config, progress, policy=policy, users=users, judges=judges
-    )
     paths = {"archive": archive_path, "twin": twin_path, "policy": policy_path}
     hashes = {name: content_hash_of(path) for name, path in paths.items() if path is not None}
+    order = None if config.order is None else as_settings(config.order, "weeks", "num_twin_weeks")
+    played = {"shifts": config.shifts, "order": order, "code": ORDER_CODE}
+    keep = Unfinished.beside(out, "comparison", hashes, played, progress=progress)
+    comparison, weeks = compare_queue(
+        archive, twin, config, progress, policy=policy, users=users, judges=judges, keep=keep
+    )
     intervals = (config.order or OrderConfig()).intervals
     settings = {"weeks": to_plain(weeks), "intervals": to_plain(intervals)}
     limits, warnings = remarks_on_training(policy_path)
-    return write_order_report(out, archive, comparison, title, settings, hashes, limits, warnings)
+    facts = write_order_report(out, archive, comparison, title, settings, hashes, limits, warnings)
+    keep.remove()
+    return facts
 
 
 def build_queue_bundle(

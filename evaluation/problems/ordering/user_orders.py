@@ -14,6 +14,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from evaluation.judges.descriptions import USERS
 from evaluation.judges.host_policy import HostPolicy, form_of
 from evaluation.judges.named import RAISED
 from evaluation.judges.user_policies import EnteredPolicies, Takes, UserPolicy, enter, raised, tried, words_of
@@ -32,7 +33,6 @@ SIGNATURE = (
     "observation.pool [features, seats, *streams], legal [places, seats, *streams] bool, action [seats, *streams] of "
     "whole numbers; a twin.ordering.rules.Rule; or the folder of a bundle"
 )
-KIND = "user"
 
 
 class UserOrders(NamedTuple):
@@ -71,7 +71,7 @@ def user_orders(
 
     def functions(name: str, each: Sequence[Policy], words: str) -> tuple[OrderPolicy, int]:
         plays, num_late = zip(*(_played(name, one, weeks, pool, config) for one in each), strict=True)
-        return OrderPolicy(name, KIND, words, plays), sum(num_late)
+        return OrderPolicy(name, USERS, words, plays), sum(num_late)
 
     takes = Takes(
         SIGNATURE,
@@ -81,7 +81,7 @@ def user_orders(
         rule=lambda name, rule: (_of_rule(name, rule, weeks, pool), 0),
     )
     entered = enter(policies, taken, takes)
-    orders = [order._replace(name=name, kind=KIND) for name, (order, _) in entered.ready.items()]
+    orders = [order._replace(name=name, kind=USERS) for name, (order, _) in entered.ready.items()]
     return UserOrders(orders, entered, sum(num_late for _, num_late in entered.ready.values()))
 
 
