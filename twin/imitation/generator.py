@@ -25,6 +25,7 @@ from twin.placement.learned import (
     answer_parameters,
     as_fate,
     cut_off,
+    held_up,
     members_apply,
     num_inputs,
     with_moved_fates,
@@ -203,7 +204,7 @@ def imitated_answers(
             uniforms = jax.lax.dynamic_index_in_dim(noise.uniforms, step, 1)
         answers = answers_given(encoding, config, parameters, inputs)
         drawn = sample_answer(answers, uniforms, unit_s, limits.beyond(pending))
-        drawn = cut_off(encoding.cluster, state.request, drawn)
+        drawn = cut_off(encoding.cluster, state.request, held_up(encoding.cluster, drawn, pending))
         fate = as_fate(drawn, jnp.broadcast_to(state.clock_s[None], node.shape))
         return step + 1, fate
 

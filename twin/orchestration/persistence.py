@@ -22,7 +22,7 @@ _NAMES = ("node_names", "sites", "scenarios", "services", "queues", "agents", "k
 _DYNAMICS = "dynamics"
 _NEVER = (
     "cold", "tide", "node_tide", "reaction", "scarce", "wakes", "hazard", "repeats", "awaits", "priorities", "pace",
-    "in_order", "permits", "concurrency", "run_limit_s", "drops_late", "wait_limit_s",
+    "in_order", "permits", "concurrency", "run_limit_s", "drops_late", "wait_limit_s", "places",
 )  # fmt: skip
 _OF_CLUSTER = tuple(item.name for item in fields(Cluster) if item.name not in (*_NAMES, _DYNAMICS, *_NEVER))
 
@@ -39,7 +39,7 @@ def save_fitted(folder: Path, fitted: FittedCluster) -> None:
     assert cluster.repeats is None, "nor do clients try again"
     assert not cluster.awaits, "nor await their answers"
     assert cluster.priorities is None, "nor do queues go before others"
-    assert cluster.pace is None, "nor do runs slow each other"
+    assert cluster.pace is None and not cluster.places, "nor do runs slow each other"
     assert not any((cluster.in_order, cluster.permits, cluster.concurrency)), "nor wait for one another"
     assert not cluster.run_limit_s, "nor are runs cut off"
     assert not any((cluster.drops_late, cluster.wait_limit_s)), "nor what waits, but by the settings"

@@ -28,6 +28,8 @@ from twin.placement.run_levels import usual_levels
 from twin.placement.types import COMPLETED, EMPTY, FAILED, Cluster, Leaf, PlacementState
 from twin.placement.waiting import TAKEN
 
+CORES = 0
+"""Of `RESOURCES`."""
 _TOLERANCE = 1e-5
 _MOST_STRETCH = 1.5
 """Of the logarithm of a run over its usual time, of a pending run as of a level: what is far longer counts no more."""
@@ -161,9 +163,15 @@ def time_to_availability_s(
 
     shares, left = [], []
     for resource in cluster.limited:
+        if cluster.places and resource == CORES:  # shared, so that nobody waits for one
+            continue
         per_unit = share_per_unit(cluster, resource, node)
         shares.append(jnp.where(holds, here(table.demand[resource]) * per_unit[None], 0.0))
         left.append(1.0 + _TOLERANCE - jnp.minimum(state.request.demand[resource] * per_unit, 1.0))
+    if cluster.places:
+        per_place = share_of_place(cluster, node)
+        shares.append(jnp.where(holds, per_place[None], 0.0))
+        left.append(1.0 + _TOLERANCE - per_place)
     if cluster.concurrency:  # who waits for a place is in nobody else's way
         has_room_s = _first_gap(jnp.where(holds, TAKEN * (begins_s - clock), 0.0), leaves_in_s, shares, left)
     elif cluster.priorities is None or not passing:
@@ -220,6 +228,12 @@ def share_per_unit(cluster: Cluster, resource: int, node: Array) -> Array:
     """What a unit of a resource is of the whole of nodes, of the shape of `node`; 0 of what is without limit."""
     capacity = jnp.asarray(cluster.capacity[resource], jnp.float32)[node]
     return jnp.where(jnp.isfinite(capacity), 1.0 / jnp.maximum(capacity, 1e-9), 0.0)
+
+
+def share_of_place(cluster: Cluster, node: Array) -> Array:
+    """What one request takes of the places of nodes, of the shape of `node`; 0 of those without limit."""
+    places = jnp.asarray(cluster.places, jnp.float32)[node]
+    return jnp.where(places > 0.0, 1.0 / jnp.maximum(places, 1.0), 0.0)
 
 
 def _first_enough(leaves_in_s: Array, shares: list[Array], left: list[Array]) -> Array:

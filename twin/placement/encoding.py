@@ -64,7 +64,7 @@ _ARRAYS = {name for name, each in Cluster.__dataclass_fields__.items() if each.t
 _OTHERS: dict[str, Any] = {"site_of_node": np.int64, "is_cloud": np.bool_, "rules": np.bool_}
 _WHERE_FOUND = {
     "scarce", "wakes", "hazard", "repeats", "awaits", "priorities", "pace", "in_order", "permits", "concurrency",
-    "run_limit_s", "drops_late", "wait_limit_s",
+    "run_limit_s", "drops_late", "wait_limit_s", "places",
 }  # fmt: skip
 """Fields that are written only where the log shows them."""
 
@@ -249,7 +249,7 @@ def fit_encoding(
         priorities=priorities,
         pace=pace,
         run_limit_s=() if pace else limits,
-        **fit_waits(rows, queued, service, cluster, by_class=by_class),
+        **fit_waits(rows, queued, service, cluster, pace, by_class=by_class),
         agents=usual.agents,
         acceptance_of_agent=usual.of_agent,
         acceptance_of_scenario=usual.of_scenario,

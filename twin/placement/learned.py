@@ -311,13 +311,21 @@ def learned_answers(
         if randomisation is not None and seeds is not None:
             on_wait, on_run = factors(randomisation, seeds, node, state.request.service)
             drawn = drawn._replace(wait_s=drawn.wait_s * on_wait, run_s=drawn.run_s * on_run)
-        drawn = cut_off(cluster, state.request, drawn)
+        drawn = cut_off(cluster, state.request, held_up(cluster, drawn, pending))
         fate = as_fate(drawn, jnp.broadcast_to(state.clock_s[None], node.shape))
         if served is not None:
             served = after_answers(served, state.request, discontent, state.clock_s, fate, state.active)
         return _AnswerMemory(seeds, served), fate
 
     return with_moved_fates(cluster, Answers(init, answer, partial(pending_fates, cluster)))
+
+
+def held_up(cluster: Cluster, drawn: DrawnAnswers, pending: PendingFates) -> DrawnAnswers:
+    """Drawn answers [*batch] of which none begins before there is a place, where nodes have few (`places`): a log that
+    hardly shows full nodes does not teach a network how long to wait."""
+    if not cluster.places:
+        return drawn
+    return drawn._replace(wait_s=jnp.maximum(drawn.wait_s, pending.availability_s))
 
 
 def cut_off(cluster: Cluster, request: Requests, drawn: DrawnAnswers) -> DrawnAnswers:

@@ -13,7 +13,7 @@ import jax
 import jax.numpy as jnp
 
 from twin.contracts import Array
-from twin.placement.availability import share_per_unit
+from twin.placement.availability import CORES, share_of_place, share_per_unit
 from twin.placement.driving_out import place_on_node
 from twin.placement.pace import Pace
 from twin.placement.types import Cluster, InFlight, PlacementState
@@ -23,8 +23,8 @@ MOST_EVENTS = 256
 _TOLERANCE = 1e-5
 _ROUNDED = 1e-4, 5e-7
 """Shares of the time from now, and of the clock, by which instants that are worked out again may differ."""
-CORES = 0
-"""Of `RESOURCES`."""
+PLACE = -1
+"""Beside `RESOURCES`: each request takes one of its node's places, where these are limited."""
 
 
 class _OnNode(NamedTuple):
@@ -33,7 +33,7 @@ class _OnNode(NamedTuple):
     lives: Array  # bool: it has not ended
     pressure: Array
     arrival_s: Array
-    shares: dict[int, Array]  # resource -> what it takes of the node's whole
+    shares: dict[int, Array]  # resource, or PLACE -> what it takes of the node's whole
 
 
 class _NextEvents(NamedTuple):
@@ -115,7 +115,9 @@ def _moved(
         pressure=jnp.where(is_own, pressure[None], held.pressure),
         arrival_s=jnp.where(is_own, clock, held.arrival_s),
         shares={
-            resource: jnp.where(
+            resource: share
+            if resource == PLACE
+            else jnp.where(
                 is_own,
                 (request.demand[resource, seat] * share_per_unit(cluster, resource, node))[None],
                 share,
@@ -150,6 +152,8 @@ def _held(
         resource: here(table.demand[resource]) * share_per_unit(cluster, resource, node)[None]
         for resource in cluster.limited
     }
+    if cluster.places:
+        shares[PLACE] = jnp.broadcast_to(share_of_place(cluster, node), lives.shape)
     return _OnNode(lives, _pressure(cluster)[here(table.service)], here(table.arrival_s), shares)
 
 

@@ -112,6 +112,8 @@ class Cluster:
             log does not show it, not.
         wait_limit_s: [services] seconds after which what waits is given up, 0 where it is not; by default, and where
             the log does not show it, empty.
+        places: [nodes] how many requests run at once on each where cores are shared, 0 without a limit (see `places`);
+            by default, and where the log does not show it, empty.
         agents: Agents of the training days that are known to differ from their scenario in what they accept.
         acceptance_of_agent, acceptance_of_scenario: [agents or scenarios, OFFER_KINDS] probability that an offer is
             accepted (see `service_times`); 1 where the log does not show it.
@@ -154,6 +156,7 @@ class Cluster:
     run_limit_s: tuple[float, ...] = ()
     drops_late: bool = False
     wait_limit_s: tuple[float, ...] = ()
+    places: tuple[int, ...] = ()
 
     @property
     def limited(self) -> tuple[int, ...]:

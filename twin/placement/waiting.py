@@ -24,10 +24,12 @@ import pyarrow as pa
 
 from twin.placement.columns import amount, outcomes
 from twin.placement.cross_validation import LEAST_GAIN, MIN_RUNS, clear_gain, stretches
+from twin.placement.pace import Pace
 from twin.placement.patience import Patience, fit_patience
+from twin.placement.places import fit_places
 from twin.placement.priorities import MOST_ROWS, UNIT_S, QueuedRuns, first_enough, held_before
 from twin.placement.scarcity import scarce_resources
-from twin.placement.types import DROPPED, Cluster
+from twin.placement.types import DROPPED, RESOURCES, Cluster
 
 FEWEST_MET = 100
 """Requests that found others waiting on their node, without which nothing is said of the order."""
@@ -71,7 +73,13 @@ class _Found(NamedTuple):
 
 
 def fit_waits(
-    rows: pa.Table, held: QueuedRuns, service: np.ndarray, cluster: Cluster, *, by_class: bool
+    rows: pa.Table,
+    held: QueuedRuns,
+    service: np.ndarray,
+    cluster: Cluster,
+    pace: Pace | None,
+    *,
+    by_class: bool,
 ) -> dict[str, Any]:
     """What requests of a log wait for beside cores, as fields of `Cluster`.
 
@@ -80,6 +88,7 @@ def fit_waits(
         held: The same.
         service: [rows] index.
         cluster: For capacities.
+        pace: How fast runs go; of nodes that share their cores places are told.
         by_class: Whether nodes stand for classes of machines; of these only scarce resources are told, and patience.
     """
     scarce = scarce_resources(rows, held.node, held.finish_s, cluster.capacity, cluster.limited)
@@ -87,7 +96,11 @@ def fit_waits(
     if by_class:
         return fields
     found = fit_waiting(held, service, cluster.capacity[0], len(cluster.services), scarce=bool(scarce))
-    return {**fields, **found._asdict()}
+    places: tuple[int, ...] = ()
+    if pace is not None and pace.shares:
+        demand = np.stack([amount(rows, name, float(r == 0)) for r, name in enumerate(RESOURCES)])
+        places = fit_places(held, demand, cluster.capacity)
+    return {**fields, **found._asdict(), "places": places}
 
 
 def _patience(rows: pa.Table, held: QueuedRuns, service: np.ndarray, cluster: Cluster) -> Patience:

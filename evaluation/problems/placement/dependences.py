@@ -10,6 +10,8 @@ from twin.placement.run_habits import RunHabits
 from twin.placement.run_labels import RunLabels
 from twin.placement.types import RESOURCES, Cluster
 
+MOST_NAMED = 5
+"""Different limits that are told."""
 NOTHING = "nothing beyond the means of services, nodes and agents"
 
 
@@ -120,6 +122,10 @@ def _waited_for(cluster: Cluster) -> list[str]:
         limited = zip(cluster.services, map(max, cluster.concurrency), strict=True)
         of_each = ", ".join(f"up to {most} of {service}" for service, most in limited if most)
         found.append(f"services of which so many run at once on a node: {of_each}")
+    if cluster.places:
+        limits = sorted({most for most in cluster.places if most})
+        of_each = ", ".join(str(most) for most in limits[:MOST_NAMED]) + (", ..." if limits[MOST_NAMED:] else "")
+        found.append(f"nodes that share their cores among so many requests at most: {of_each}")
     if cluster.run_limit_s:
         found.append(f"runs that are cut off: {_after(cluster, cluster.run_limit_s)}")
     if cluster.drops_late:

@@ -1,0 +1,123 @@
+"""How many requests run at once on a node that shares its cores, read off a log.
+
+Where cores are shared nobody waits for one, and yet a node takes no more requests than it has *places*: as many as its
+memory surely holds, workers of a server, a limit of containers. Who comes later waits until one leaves. A log that
+spreads requests well hardly shows it, as its nodes are seldom full; under whoever fills them it decides everything.
+
+What shows it, by few cases, is that requests begin as others leave:
+
+    beside       = runs on the node that began before a request does, and have not left by then
+    at the limit = so many that one more would be beyond it, of those that leave within a moment counted as well
+
+No request ever begins beside as many as there are places, and those that begin at the limit do so within a moment of an
+end. (An end may be logged a moment after the place is free, as outputs travel.) If nobody waited they would, too, but
+only by chance, as often as those that begin below it do. So
+
+    evidence = number at the limit * -log(chance)
+
+Limits of different nodes are told together, for most nodes are never met at theirs: places of one size, of memory,
+cores or GPUs, as many as a node has of it, or equally many on all nodes. Only where each node's own limit tells clearly
+more are these taken; then nodes that show none have none. All that lacked a declared resource does not count.
+"""
+
+from collections.abc import Iterator
+from typing import NamedTuple
+
+import numpy as np
+
+from twin.placement.priorities import QueuedRuns
+
+MOMENTS = (0.0, 1e-4, 3e-4, 1e-3, 3e-3, 1e-2, 3e-2, 0.1)
+"""Of the median run time, that are tried."""
+CLEAR = 18.0
+"""Evidence without which there is no limit: a chance of 1e-6, and that for each of all moments and laws tried."""
+FEWEST = 4
+"""Requests at the limit, at least."""
+MEMORY, CORES, GPUS = 1, 0, 2
+"""Of `RESOURCES`, in the order in which they are tried."""
+_TOLERANCE = 1e-6
+
+
+class _Begun(NamedTuple):
+    """What requests find as they begin; leaves [rows], of one node after another."""
+
+    node: np.ndarray
+    beside: np.ndarray  # runs that do not leave within a moment
+    with_leaving: np.ndarray  # and those that do
+    has_room: np.ndarray  # bool: nothing that the node declares is short, those that leave among what it holds
+
+
+def fit_places(held: QueuedRuns, demand: np.ndarray, capacity: np.ndarray) -> tuple[int, ...]:
+    """How many requests run at once on every node of a log whose nodes share their cores.
+
+    Args:
+        held: Requests in order of arrival.
+        demand: [resources, rows] that each asks for.
+        capacity: [resources, nodes] inf where not known.
+
+    Returns:
+        [nodes] ints, 0 without a limit; empty where the log shows none.
+    """
+    rows = np.flatnonzero((held.node >= 0) & (held.start_s <= held.finish_s))
+    run_s = held.finish_s[rows] - held.start_s[rows]
+    best, found = CLEAR, np.zeros(0, int)
+    for moment_s in np.median(run_s) * np.array(MOMENTS) if len(rows) else ():
+        longer = rows[run_s > moment_s]  # what is over within a moment is never beside anything
+        begun = _begun(held, demand, capacity, longer, moment_s)
+        most = np.zeros(capacity.shape[1])
+        np.maximum.at(most, begun.node, begun.beside + 1.0)
+        for limit in _laws(most, capacity):
+            if (evidence := float(_evidence(begun, limit).sum())) > best:
+                best, found = evidence, limit
+        own = _evidence(begun, most)
+        own = np.where(own > CLEAR, own, 0.0)
+        if own.sum() > best + CLEAR:
+            best, found = float(own.sum()), np.where(own > 0.0, most, 0.0)
+    return tuple(found.astype(int).tolist())
+
+
+def _begun(
+    held: QueuedRuns, demand: np.ndarray, capacity: np.ndarray, rows: np.ndarray, moment_s: float
+) -> _Begun:
+    found = _Begun(*np.zeros((3, 0), int), np.zeros(0, bool))
+    for node in np.unique(held.node[rows]):
+        own = rows[held.node[rows] == node]
+        own = own[np.argsort(held.start_s[own], kind="stable")]
+        start_s, finish_s, before = held.start_s[own], held.finish_s[own], np.arange(len(own))
+        by_end = np.argsort(finish_s, kind="stable")
+        gone = np.searchsorted(finish_s[by_end], start_s - moment_s, "left")
+        leaving = np.searchsorted(finish_s[by_end], start_s + moment_s, "right")
+        has_room = np.ones(len(own), bool)
+        for resource in (MEMORY, GPUS):
+            if np.isfinite(most := capacity[resource, node]) and most > 0.0:
+                asked = demand[resource, own]
+                until = np.concatenate([[0.0], np.cumsum(asked[by_end])])[gone]
+                has_room &= np.cumsum(asked) - until <= most * (1.0 + _TOLERANCE)
+        each = _Begun(np.full(len(own), node), before - np.minimum(leaving, before), before - gone, has_room)
+        found = _Begun(*(np.concatenate(both) for both in zip(found, each, strict=True)))
+    return found
+
+
+def _laws(most: np.ndarray, capacity: np.ndarray) -> Iterator[np.ndarray]:
+    """[nodes] the least limits under which no request began without a place, for each kind of them.
+
+    Args:
+        most: [nodes] that are seen to run at once, 0 where nothing ran.
+        capacity: [resources, nodes].
+    """
+    seen = most > 0.0
+    for resource in (MEMORY, CORES, GPUS):
+        amount = capacity[resource]
+        if np.all(np.isfinite(amount) & (amount > 0.0)):
+            yield np.floor(amount / np.min(amount[seen] / most[seen]) + _TOLERANCE)
+    yield np.full(len(most), most.max())
+
+
+def _evidence(begun: _Begun, limit: np.ndarray) -> np.ndarray:
+    """[nodes] that such limits hold."""
+    at_limit = begun.has_room & (begun.with_leaving >= limit[begun.node])
+    below = (begun.with_leaving > 0) & (begun.with_leaving < limit[begun.node])
+    by_chance = below & (begun.with_leaving > begun.beside)
+    chance = (1.0 + by_chance.sum()) / (1.0 + below.sum())
+    number = np.bincount(begun.node[at_limit], minlength=len(limit))
+    return np.where(number.sum() >= FEWEST, number, 0) * -np.log(chance)
