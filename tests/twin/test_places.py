@@ -112,9 +112,9 @@ def limited_cluster(places: int) -> Cluster:
 def test_fates_are_those_of_the_loop(places: int) -> None:
     """Requests drawn to begin at once wait for a place, in order of arrival, or are given up at their deadline; who has
     begun shares the cores with others."""
-    rng, count, patience_s = np.random.default_rng(places), 60, 4.0
+    rng, count, patience_s = np.random.default_rng(places), 60, 3.0
     cluster, depth = limited_cluster(places), 60
-    arrival_s, work_s = np.cumsum(rng.exponential(0.6, count)), rng.exponential(1.0, count)
+    arrival_s, work_s = np.cumsum(rng.exponential(0.4, count)), rng.exponential(1.0, count)
     wanted_start_s, wanted_finish_s = served(arrival_s, work_s, places, patience_s)
     assert 5 < np.isinf(wanted_start_s).sum() < count - 20
     table, node = empty_table(cluster.num_nodes, depth, (1,)), jnp.zeros((1, 1), jnp.int32)
