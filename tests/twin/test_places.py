@@ -162,7 +162,10 @@ def test_nodes_without_places_hold_nobody_up() -> None:
 def test_an_encoding_keeps_them_says_so_and_says_nothing_without_them() -> None:
     encoding = made_encoding(limited_cluster(3))
     assert Encoding.from_json(encoding.to_json()).cluster.places == (3, 0, 0, 0)
-    assert any("share their cores among so many requests at most: 3" in one for one in dependences_of(encoding.cluster))
+    assert any(
+        "share their cores among so many requests at most: 3" in one
+        for one in dependences_of(encoding.cluster)
+    )
     plain = made_encoding(made_cluster())
     assert '"places"' not in plain.to_json()
     assert not any("share their cores among" in one for one in dependences_of(plain.cluster))

@@ -44,7 +44,9 @@ class _Begun(NamedTuple):
     node: np.ndarray
     beside: np.ndarray  # runs that do not leave within a moment
     with_leaving: np.ndarray  # and those that do
-    has_room: np.ndarray  # bool: nothing that the node declares is short, those that leave among what it holds
+    has_room: (
+        np.ndarray
+    )  # bool: nothing that the node declares is short, those that leave among what it holds
 
 
 def fit_places(held: QueuedRuns, demand: np.ndarray, capacity: np.ndarray) -> tuple[int, ...]:

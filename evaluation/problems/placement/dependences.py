@@ -124,7 +124,9 @@ def _waited_for(cluster: Cluster) -> list[str]:
         found.append(f"services of which so many run at once on a node: {of_each}")
     if cluster.places:
         limits = sorted({most for most in cluster.places if most})
-        of_each = ", ".join(str(most) for most in limits[:MOST_NAMED]) + (", ..." if limits[MOST_NAMED:] else "")
+        of_each = ", ".join(str(most) for most in limits[:MOST_NAMED]) + (
+            ", ..." if limits[MOST_NAMED:] else ""
+        )
         found.append(f"nodes that share their cores among so many requests at most: {of_each}")
     if cluster.run_limit_s:
         found.append(f"runs that are cut off: {_after(cluster, cluster.run_limit_s)}")
