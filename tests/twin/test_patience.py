@@ -53,6 +53,23 @@ def test_deadlines_are_read_off_where_waits_end_at_them() -> None:
         assert not fit_patience(service, waited_s, leaves, deadline_s, 4).drops_late
 
 
+def test_few_that_are_given_up_at_their_deadlines_are_enough_but_on_clocks_of_whole_seconds() -> None:
+    deadline_s = np.random.default_rng(7).uniform(5.0, 60.0, 2000)
+    service, waited_s, leaves = logged(7, deadline_s)
+    some = np.flatnonzero((service == 1) & leaves & np.isfinite(waited_s))
+    others = np.flatnonzero((service != 2) & ~leaves & ~(waited_s > deadline_s))
+
+    def found(number: int, tick_s: float = 0.0) -> Patience:
+        rows = np.concatenate([some[:number], others])
+        seen_s = np.floor(waited_s[rows] / tick_s) * tick_s if tick_s else waited_s[rows]
+        return fit_patience(service[rows], seen_s, leaves[rows], deadline_s[rows], 4)
+
+    assert found(5).drops_late
+    assert not found(4).drops_late
+    assert not found(19, 1.0).drops_late
+    assert found(20, 1.0).drops_late
+
+
 def with_some_endless(seed: int, deadline_s: np.ndarray) -> np.ndarray:
     """The same deadlines; a third of the requests have none."""
     return np.where(np.random.default_rng(seed + 90).random(len(deadline_s)) < 0.3, np.inf, deadline_s)

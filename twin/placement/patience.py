@@ -14,8 +14,10 @@ import numpy as np
 
 from twin.placement.types import DROPPED, Cluster, Leaf
 
-FEWEST = 20
-"""Dropped requests, of all services or of one, without which nothing is said of them."""
+FEWEST, FEWEST_AT_DEADLINE = 20, 5
+"""Dropped requests, of all services or of one, without which nothing is said of them; and if it is by their deadlines:
+these are known, not found among them, so that few that keep to them are no chance (on clocks of whole seconds they may
+be)."""
 NEARLY_ALL, MOST_LONGER = 0.9, 0.005
 """Share of them that are dropped at the limit, at least, and of those that start that waited longer, at most."""
 AT_LIMIT = 0.01
@@ -44,26 +46,35 @@ def fit_patience(
     known = np.isfinite(waited_s)
     tick_s = 1.0 if np.all(waited_s[known & dropped] % 1.0 == 0.0) else 0.0
     has_deadline = known & np.isfinite(deadline_s)
-    if _ends_there(waited_s, deadline_s, has_deadline & dropped, has_deadline & ~dropped, tick_s):
+    at_deadline = has_deadline & dropped, has_deadline & ~dropped
+    fewest = FEWEST if tick_s else FEWEST_AT_DEADLINE
+    if _ends_there(waited_s, deadline_s, *at_deadline, tick_s, fewest):
         return Patience(drops_late=True)
     limits = [0.0] * num_services
     for number in range(1, num_services):
         own = known & (service == number)
         if (own & dropped).any():
             limit_s = float(np.median(waited_s[own & dropped]))
-            if _ends_there(waited_s, np.full_like(waited_s, limit_s), own & dropped, own & ~dropped, tick_s):
+            alike_s = np.full_like(waited_s, limit_s)
+            if _ends_there(waited_s, alike_s, own & dropped, own & ~dropped, tick_s, FEWEST):
                 limits[number] = limit_s
     return Patience(wait_limit_s=tuple(limits) if any(limits) else ())
 
 
 def _ends_there(
-    waited_s: np.ndarray, limit_s: np.ndarray, dropped: np.ndarray, started: np.ndarray, tick_s: float
+    waited_s: np.ndarray,
+    limit_s: np.ndarray,
+    dropped: np.ndarray,
+    started: np.ndarray,
+    tick_s: float,
+    fewest: int,
 ) -> bool:
-    """Whether waits end at their limits [rows]: those that were dropped at, those that started before."""
+    """Whether waits end at their limits [rows]: those that were dropped at, those that started before; not of
+    fewer dropped ones than `fewest`."""
     within_s = np.maximum(AT_LIMIT * limit_s, tick_s)
     at_limit = np.abs(waited_s - limit_s)[dropped] <= within_s[dropped]
     longer = (waited_s - limit_s)[started] > within_s[started]
-    if len(at_limit) < FEWEST or len(longer) == 0 or np.any(limit_s[dropped] <= 0.0):
+    if len(at_limit) < fewest or len(longer) == 0 or np.any(limit_s[dropped] <= 0.0):
         return False
     return bool(at_limit.mean() >= NEARLY_ALL and longer.mean() <= MOST_LONGER)
 
