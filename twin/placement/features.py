@@ -228,7 +228,7 @@ def observe_nodes(
         jnp.broadcast_to(cloud, needed.shape),
     ]
     num_free = len(RESOURCES)
-    run_s = _mean_run_s(cluster, state)
+    run_s = _mean_run_s(cluster, state, by_tables=for_answers and bool(cluster.places))
     away = jnp.where(cloud > 0.0, request.accepts_cloud[None], request.accepts_elsewhere[None])
     acceptance = jnp.where(same_site, request.accepts_home[None], away)
     if cluster.hazard and not for_answers:
@@ -276,9 +276,9 @@ def _scarce_shares(cluster: Cluster, request: Requests) -> list[tuple[int, Array
     return shares
 
 
-def _mean_run_s(cluster: Cluster, state: PlacementState) -> Array:
-    """[nodes, seats, *streams] how long the requested service usually runs there, by the log and by what was seen, with
-    the start-up that is due."""
+def _mean_run_s(cluster: Cluster, state: PlacementState, *, by_tables: bool) -> Array:
+    """[nodes, seats, *streams] how long the requested service usually runs there, by the log and, but if `by_tables`, by
+    what was seen, with the start-up that is due."""
     request = state.request
     service = one_hot(request.service, len(cluster.services)).astype(jnp.float32)
     run_s = jnp.tensordot(jnp.asarray(cluster.run_ratio.T, jnp.float32), service, axes=1)
@@ -286,7 +286,7 @@ def _mean_run_s(cluster: Cluster, state: PlacementState) -> Array:
     startup_s = startups_s(cluster, state)
     if startup_s is not None:
         run_s += startup_s
-    levels = usual_levels(state)
+    levels = None if by_tables else usual_levels(state)
     return run_s if levels is None else run_s * jnp.exp(levels)
 
 
