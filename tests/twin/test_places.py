@@ -9,16 +9,19 @@ import pytest
 
 from evaluation.problems.placement.dependences import dependences_of
 from tests.twin.made import made_cluster, made_encoding
+from tests.twin.test_availability import state_of
 from twin.placement.availability import PendingFates, time_to_availability_s
 from twin.placement.bookkeeping import empty_table
 from twin.placement.encoding import Encoding
-from twin.placement.learned import cut_off, held_up
+from twin.placement.features import observe
+from twin.placement.learned import USUAL_RUN, cut_off, held_up
 from twin.placement.outcome_model import DrawnAnswers
 from twin.placement.pace import Pace
 from twin.placement.paced_fates import moved_fates
 from twin.placement.places import fit_places
 from twin.placement.priorities import QueuedRuns
-from twin.placement.types import Cluster, PlacementState, Requests
+from twin.placement.run_filter import NodeLevel
+from twin.placement.types import Cluster, PlacementState, Requests, RunLevels
 
 CORES, PRESSURE = 2.0, 0.1
 
@@ -149,6 +152,25 @@ def test_fates_are_those_of_the_loop(places: int) -> None:
         )
     np.testing.assert_allclose(start_s[0, :, 0], wanted_start_s, rtol=1e-3, atol=0.01)
     np.testing.assert_allclose(finish_s[0, :, 0], wanted_finish_s, rtol=1e-3, atol=0.01)
+
+
+def test_answers_count_works_from_the_tables_and_policies_run_times_from_what_was_seen() -> None:
+    """Runs on the first node have taken e times as long as by the tables."""
+    cluster, state = limited_cluster(1), state_of(jax.tree.map(np.array, empty_table(4, 8, ())), 5.0)
+    pair, node = np.zeros((len(cluster.services), 4)), np.zeros((2, 4))
+    level = NodeLevel(node + np.array([[1.0, 0.0, 0.0, 0.0], [0.0] * 4]), node)
+    levels, empty = RunLevels(pair, pair, level, np.zeros(())), np.zeros(4, np.float32)
+    state = state._replace(
+        levels=levels, recent_wait_s=empty, recent_starts=empty, available=np.ones(4, bool)
+    )
+
+    def usual_units(cluster: Cluster, *, for_answers: bool) -> np.ndarray:
+        seen = observe(cluster, state, 1.0, in_full=True, for_answers=for_answers)
+        return np.expm1(np.asarray(seen.node[USUAL_RUN, :, 0]))
+
+    followed = usual_units(cluster, for_answers=False)
+    np.testing.assert_allclose(usual_units(replace(cluster, places=()), for_answers=True), followed)
+    np.testing.assert_allclose(followed / usual_units(cluster, for_answers=True), [np.e, 1, 1, 1], rtol=1e-5)
 
 
 def test_nodes_without_places_hold_nobody_up() -> None:

@@ -277,8 +277,8 @@ def _scarce_shares(cluster: Cluster, request: Requests) -> list[tuple[int, Array
 
 
 def _mean_run_s(cluster: Cluster, state: PlacementState, *, by_tables: bool) -> Array:
-    """[nodes, seats, *streams] how long the requested service usually runs there, by the log and, but if `by_tables`, by
-    what was seen, with the start-up that is due."""
+    """[nodes, seats, *streams] how long the requested service usually runs there, by the log and by what was seen (but
+    if `by_tables`), with the start-up that is due."""
     request = state.request
     service = one_hot(request.service, len(cluster.services)).astype(jnp.float32)
     run_s = jnp.tensordot(jnp.asarray(cluster.run_ratio.T, jnp.float32), service, axes=1)
@@ -348,7 +348,8 @@ def observe(
     for_answers: bool = False,
 ) -> Observation:
     """The observation of every seat; `in_full` shows all sites' nodes without summary. What answers are drawn from
-    (`for_answers`) is without wakes and losses: they know when a node has room, and draw how runs end."""
+    (`for_answers`) is without wakes and losses: they know when a node has room, and draw how runs end. Where nodes have
+    places, they draw works, which levels of run times say too much of: these rise as nodes fill."""
     return Observation(
         observe_nodes(cluster, state, time_unit_s, in_full=in_full, for_answers=for_answers),
         observe_request(cluster, state.request, time_unit_s),
