@@ -65,6 +65,8 @@ def fit_places(held: QueuedRuns, demand: np.ndarray, capacity: np.ndarray) -> tu
     best, found = CLEAR, np.zeros(0, int)
     for moment_s in np.median(run_s) * np.array(MOMENTS) if len(rows) else ():
         longer = rows[run_s > moment_s]  # what is over within a moment is never beside anything
+        if not len(longer):
+            continue
         begun = _begun(held, demand, capacity, longer, moment_s)
         most = np.zeros(capacity.shape[1])
         np.maximum.at(most, begun.node, begun.beside + 1.0)
@@ -81,7 +83,7 @@ def fit_places(held: QueuedRuns, demand: np.ndarray, capacity: np.ndarray) -> tu
 def _begun(
     held: QueuedRuns, demand: np.ndarray, capacity: np.ndarray, rows: np.ndarray, moment_s: float
 ) -> _Begun:
-    found = _Begun(*np.zeros((3, 0), int), np.zeros(0, bool))
+    parts = []
     for node in np.unique(held.node[rows]):
         own = rows[held.node[rows] == node]
         own = own[np.argsort(held.start_s[own], kind="stable")]
@@ -95,9 +97,8 @@ def _begun(
                 asked = demand[resource, own]
                 until = np.concatenate([[0.0], np.cumsum(asked[by_end])])[gone]
                 has_room &= np.cumsum(asked) - until <= most * (1.0 + _TOLERANCE)
-        each = _Begun(np.full(len(own), node), before - np.minimum(leaving, before), before - gone, has_room)
-        found = _Begun(*(np.concatenate(both) for both in zip(found, each, strict=True)))
-    return found
+        parts.append((np.full(len(own), node), before - leaving, before - gone, has_room))
+    return _Begun(*(np.concatenate(each) for each in zip(*parts, strict=True)))
 
 
 def _laws(most: np.ndarray, capacity: np.ndarray) -> Iterator[np.ndarray]:

@@ -10,8 +10,6 @@ from twin.placement.run_habits import RunHabits
 from twin.placement.run_labels import RunLabels
 from twin.placement.types import RESOURCES, Cluster
 
-MOST_NAMED = 5
-"""Different limits that are told."""
 NOTHING = "nothing beyond the means of services, nodes and agents"
 
 
@@ -123,11 +121,9 @@ def _waited_for(cluster: Cluster) -> list[str]:
         of_each = ", ".join(f"up to {most} of {service}" for service, most in limited if most)
         found.append(f"services of which so many run at once on a node: {of_each}")
     if cluster.places:
-        limits = sorted({most for most in cluster.places if most})
-        of_each = ", ".join(str(most) for most in limits[:MOST_NAMED]) + (
-            ", ..." if limits[MOST_NAMED:] else ""
-        )
-        found.append(f"nodes that share their cores among so many requests at most: {of_each}")
+        places = sorted({most for most in cluster.places if most})
+        of_all = str(places[0]) + (f" to {places[-1]}" if len(places) > 1 else "")
+        found.append(f"nodes that share their cores among so many requests at most: {of_all}")
     if cluster.run_limit_s:
         found.append(f"runs that are cut off: {_after(cluster, cluster.run_limit_s)}")
     if cluster.drops_late:
