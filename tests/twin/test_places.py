@@ -90,8 +90,9 @@ def test_no_limit_is_found_where_there_is_none(seed: int) -> None:
     held, demand = logged((np.inf,) * 3, seed, 0.02, gap_s=(0.9, 1.4, 2.0))
     assert fit_places(held, demand, CAPACITY) == ()
     full, demand = logged((3, 3, 6), seed, 0.02, gap_s=(1.4, 1.7, 3.0))
-    few = QueuedRuns(*(leaf[:60] for leaf in full))
-    assert fit_places(few, demand[:, :60], CAPACITY) == ()
+    for number in (0, 60):
+        few = QueuedRuns(*(leaf[:number] for leaf in full))
+        assert fit_places(few, demand[:, :number], CAPACITY) == ()
     # All that wait lack memory: three requests of 2 GiB are all that there is room for
     demand[1] = 2.0
     assert fit_places(full, demand, CAPACITY) == ()
