@@ -6,6 +6,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from scipy.stats import gamma
 
 from evaluation.problems.placement.dependences import dependences_of
 from tests.twin.made import made_cluster, made_encoding
@@ -18,7 +19,7 @@ from twin.placement.learned import USUAL_RUN, cut_off, held_up
 from twin.placement.outcome_model import DrawnAnswers
 from twin.placement.pace import Pace
 from twin.placement.paced_fates import moved_fates
-from twin.placement.places import fit_places
+from twin.placement.places import _of_product, fit_places
 from twin.placement.priorities import QueuedRuns
 from twin.placement.run_filter import NodeLevel
 from twin.placement.types import Cluster, PlacementState, Requests, RunLevels
@@ -90,12 +91,20 @@ def test_no_limit_is_found_where_there_is_none(seed: int) -> None:
     held, demand = logged((np.inf,) * 3, seed, 0.02, gap_s=(0.9, 1.4, 2.0))
     assert fit_places(held, demand, CAPACITY) == ()
     full, demand = logged((3, 3, 6), seed, 0.02, gap_s=(1.4, 1.7, 3.0))
-    for number in (0, 60):
+    for number in (0, 20):
         few = QueuedRuns(*(leaf[:number] for leaf in full))
         assert fit_places(few, demand[:, :number], CAPACITY) == ()
     # All that wait lack memory: three requests of 2 GiB are all that there is room for
     demand[1] = 2.0
     assert fit_places(full, demand, CAPACITY) == ()
+
+
+@pytest.mark.parametrize("number", [1, 2, 7, 300])
+def test_chances_without_meaning_are_combined_as_a_gamma_distribution_has_it(number: int) -> None:
+    for evidence in (0.5 * number, 1.5 * number, 2.0 * number + 20.0):
+        np.testing.assert_allclose(
+            _of_product(number, evidence), -gamma.logsf(evidence, number), rtol=1e-6, atol=1e-9
+        )
 
 
 def test_nodes_with_limits_of_their_own_have_these() -> None:
@@ -170,7 +179,8 @@ def test_answers_count_works_from_the_tables_and_policies_run_times_from_what_wa
         return np.expm1(np.asarray(seen.node[USUAL_RUN, :, 0]))
 
     followed = usual_units(cluster, for_answers=False)
-    np.testing.assert_allclose(usual_units(replace(cluster, places=()), for_answers=True), followed)
+    queueing = replace(cluster, pace=Pace(np.zeros(len(cluster.services)), False), places=())
+    np.testing.assert_allclose(usual_units(queueing, for_answers=True), followed)
     np.testing.assert_allclose(followed / usual_units(cluster, for_answers=True), [np.e, 1, 1, 1], rtol=1e-5)
 
 

@@ -228,7 +228,7 @@ def observe_nodes(
         jnp.broadcast_to(cloud, needed.shape),
     ]
     num_free = len(RESOURCES)
-    run_s = _mean_run_s(cluster, state, by_tables=for_answers and bool(cluster.places))
+    run_s = _mean_run_s(cluster, state, by_tables=for_answers and _shares_cores(cluster))
     away = jnp.where(cloud > 0.0, request.accepts_cloud[None], request.accepts_elsewhere[None])
     acceptance = jnp.where(same_site, request.accepts_home[None], away)
     if cluster.hazard and not for_answers:
@@ -274,6 +274,10 @@ def _scarce_shares(cluster: Cluster, request: Requests) -> list[tuple[int, Array
         per_unit = jnp.where(capacity > 0.0, 1.0 / jnp.maximum(capacity, 1e-9), 0.0)
         shares.append((resource, request.demand[resource][None] * per_unit))
     return shares
+
+
+def _shares_cores(cluster: Cluster) -> bool:
+    return cluster.pace is not None and cluster.pace.shares
 
 
 def _mean_run_s(cluster: Cluster, state: PlacementState, *, by_tables: bool) -> Array:
@@ -348,8 +352,8 @@ def observe(
     for_answers: bool = False,
 ) -> Observation:
     """The observation of every seat; `in_full` shows all sites' nodes without summary. What answers are drawn from
-    (`for_answers`) is without wakes and losses: they know when a node has room, and draw how runs end. Where nodes have
-    places, they draw works, which levels of run times say too much of: these rise as nodes fill."""
+    (`for_answers`) is without wakes and losses: they know when a node has room, and draw how runs end. Where nodes
+    share their cores they draw works, which levels of run times say too much of: these rise as nodes fill."""
     return Observation(
         observe_nodes(cluster, state, time_unit_s, in_full=in_full, for_answers=for_answers),
         observe_request(cluster, state.request, time_unit_s),

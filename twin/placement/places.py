@@ -10,10 +10,10 @@ What shows it, by few cases, is that requests begin as others leave:
     at the limit = so many that one more would be beyond it, of those that leave within a moment counted as well
 
 No request ever begins beside as many as there are places, and those that begin at the limit do so within a moment of an
-end. (An end may be logged a moment after the place is free, as outputs travel.) If nobody waited they would, too, but
-only by chance, as often as those that begin below it do. So
-
-    evidence = number at the limit * -log(chance)
+end, after longer waits than others. (An end may be logged a moment after the place is free, as outputs travel.) If
+nobody waited for a place they would do so by chance alone: within a moment of an end as often, and after waits as long,
+as those that begin below the limit. The evidence is minus the logarithm of that chance (R. A. Fisher's way to combine
+chances, Statistical Methods for Research Workers, 1932, section 21.1).
 
 Limits of different nodes are told together, for most nodes are never met at theirs: places of one size, of memory,
 cores or GPUs, as many as a node has of it, or equally many on all nodes. Only where each node's own limit tells clearly
@@ -29,9 +29,9 @@ from twin.placement.priorities import QueuedRuns
 
 MOMENTS = (0.0, 1e-4, 3e-4, 1e-3, 3e-3, 1e-2, 3e-2, 0.1)
 """Of the median run time, that are tried."""
-CLEAR = 18.0
-"""Evidence without which there is no limit: a chance of 1e-6, and that for each of all moments and laws tried."""
-FEWEST = 4
+CLEAR = 12.0
+"""Evidence without which there is no limit: a chance of 6e-6, where some thirty moments and laws are tried."""
+FEWEST = 2
 """Requests at the limit, at least."""
 MEMORY, CORES, GPUS = 1, 0, 2
 """Of `RESOURCES`, in the order in which they are tried."""
@@ -44,6 +44,7 @@ class _Begun(NamedTuple):
     node: np.ndarray
     beside: np.ndarray  # runs that do not leave within a moment
     with_leaving: np.ndarray  # and those that do
+    wait_s: np.ndarray  # since they came
     has_room: (
         np.ndarray
     )  # bool: nothing that the node declares is short, those that leave among what it holds
@@ -71,9 +72,9 @@ def fit_places(held: QueuedRuns, demand: np.ndarray, capacity: np.ndarray) -> tu
         most = np.zeros(capacity.shape[1])
         np.maximum.at(most, begun.node, begun.beside + 1.0)
         for limit in _laws(most, capacity):
-            if (evidence := float(_evidence(begun, limit).sum())) > best:
+            if (evidence := _evidence(begun, limit)) > best:
                 best, found = evidence, limit
-        own = _evidence(begun, most)
+        own = np.array([_evidence(begun, most, node) for node in range(len(most))])
         own = np.where(own > CLEAR, own, 0.0)
         if own.sum() > best + CLEAR:
             best, found = float(own.sum()), np.where(own > 0.0, most, 0.0)
@@ -97,7 +98,8 @@ def _begun(
                 asked = demand[resource, own]
                 until = np.concatenate([[0.0], np.cumsum(asked[by_end])])[gone]
                 has_room &= np.cumsum(asked) - until <= most * (1.0 + _TOLERANCE)
-        parts.append((np.full(len(own), node), before - leaving, before - gone, has_room))
+        wait_s = start_s - held.arrival_s[own]
+        parts.append((np.full(len(own), node), before - leaving, before - gone, wait_s, has_room))
     return _Begun(*(np.concatenate(each) for each in zip(*parts, strict=True)))
 
 
@@ -116,11 +118,33 @@ def _laws(most: np.ndarray, capacity: np.ndarray) -> Iterator[np.ndarray]:
     yield np.full(len(most), most.max())
 
 
-def _evidence(begun: _Begun, limit: np.ndarray) -> np.ndarray:
-    """[nodes] that such limits hold."""
+def _evidence(begun: _Begun, limit: np.ndarray, node: int | None = None) -> float:
+    """That such limits [nodes] hold, of one node or of all."""
     at_limit = begun.has_room & (begun.with_leaving >= limit[begun.node])
-    below = (begun.with_leaving > 0) & (begun.with_leaving < limit[begun.node])
-    by_chance = below & (begun.with_leaving > begun.beside)
-    chance = (1.0 + by_chance.sum()) / (1.0 + below.sum())
-    number = np.bincount(begun.node[at_limit], minlength=len(limit))
-    return np.where(number.sum() >= FEWEST, number, 0) * -np.log(chance)
+    below = begun.with_leaving < limit[begun.node]
+    beside_some = below & (begun.with_leaving > 0)
+    by_chance = beside_some & (begun.with_leaving > begun.beside)
+    chance = (1.0 + by_chance.sum()) / (1.0 + beside_some.sum())
+    rows = np.flatnonzero(at_limit if node is None else at_limit & (begun.node == node))
+    if len(rows) < FEWEST:
+        return 0.0
+    as_long = np.empty(len(rows))
+    for one in np.unique(begun.node[rows]):
+        own = begun.node[rows] == one
+        others_s = np.sort(begun.wait_s[below & (begun.node == one)])
+        longer = len(others_s) - np.searchsorted(others_s, begun.wait_s[rows[own]], "left")
+        as_long[own] = (1.0 + longer) / (1.0 + len(others_s))
+    each = _of_product(len(rows), -float(np.log(as_long).sum())), -len(rows) * float(np.log(chance))
+    return _of_product(2, sum(each))
+
+
+def _of_product(number: int, evidence: float) -> float:
+    """Minus the logarithm of the chance that so many chances without meaning have a product as small as exp(-evidence).
+
+    By the tail of a gamma distribution, exp(-x) times the sum of x ** i / i! over i below the number.
+    """
+    if evidence <= 0.0:
+        return 0.0
+    power = np.arange(number)
+    terms = power * np.log(evidence) - np.concatenate([[0.0], np.cumsum(np.log(power[1:]))])
+    return max(evidence - float(np.logaddexp.reduce(terms)), 0.0)
