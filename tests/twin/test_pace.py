@@ -15,7 +15,7 @@ from twin.placement.encode import cut_windows
 from twin.placement.encoding import Encoding
 from twin.placement.history import answered_environment
 from twin.placement.learned import with_moved_fates
-from twin.placement.pace import HeldRuns, Pace, fit_pace, works_s
+from twin.placement.pace import HeldRuns, Pace, _begin_without_cores, fit_pace, works_s
 from twin.placement.paced_fates import moved_fates
 from twin.placement.replay import with_logged_luck
 from twin.placement.responses import Answers
@@ -109,6 +109,11 @@ def test_a_pace_is_found_among_works_that_scatter_and_none_in_slow_periods() -> 
     np.testing.assert_allclose(heavy.pressure[1:], [0.5, 0.1], atol=0.05)
     slow = held(played("alone", 8000, gap_s=25.0, slow=2.0))[0]
     assert fit_pace(slow, usual_s, cores, 3) is None
+
+
+@pytest.mark.parametrize("kind", ["contention", "sharing", "alone"])
+def test_runs_that_begin_beyond_the_cores_wait_for_none(kind: str) -> None:
+    assert _begin_without_cores(*held(played(kind, 2000, gap_s=10.5))) == (kind == "sharing")
 
 
 def one_node(kind: str) -> Cluster:

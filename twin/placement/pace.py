@@ -43,6 +43,10 @@ CLEAR = 2.0
 """Standard errors by which shared cores must gain beside a pressure."""
 STEPS = 3
 """Of least squares, by which the pressures of services are found."""
+FEWEST_BEYOND, LEAST_BEYOND = 20, 0.1
+"""Runs that begin beyond the cores of their node, and their share of those that take the last ones or more, from which
+on nobody waits for cores."""
+_ROUNDED = 1e-6
 
 
 @dataclass(frozen=True)
@@ -217,6 +221,11 @@ def fit_pace(
     if not np.array_equal(found[0], plain):  # on nodes that are ever short of cores
         together = [alike(pressure, True) for pressure in PRESSURES]
         errors_together = [errors(pace) for pace in together]
+        if _begin_without_cores(runs, cores_of_node):  # then no law can be that has them wait for cores
+            laws, each = [tried[0], *together], [found[0], *errors_together]
+            both = int(np.argmin([one.mean() for one in each]))
+            if clear_gain(plain - each[both], stretch) > least:
+                return laws[_least(each, both, stretch)]
         both = int(np.argmin([one.mean() for one in errors_together]))
         if clear_gain(found[best] - errors_together[both], stretch, CLEAR) > 0.0:
             return together[_least(errors_together, both, stretch)]
@@ -229,6 +238,23 @@ def fit_pace(
         surprises = _surprises(np.concatenate([logs(pace)[:, None], slopes], axis=1), runs, num_services)
         pace = Pace(np.maximum(pace.pressure - _step(surprises), 0.0), False)
     return pace if clear_gain(found[best] - errors(pace), stretch) > 0.0 else tried[best]
+
+
+def _begin_without_cores(runs: HeldRuns, cores_of_node: np.ndarray) -> bool:
+    """Whether runs begin on nodes all of whose cores are taken: of those that leave no core free, many take more."""
+    num_full, num_beyond = 0, 0
+    known = np.flatnonzero((runs.node >= 0) & np.isfinite(runs.start_s) & np.isfinite(runs.finish_s))
+    for here in rows_by_group(runs.node[known]) if len(known) else ():
+        rows = known[here]
+        rows = rows[np.argsort(runs.start_s[rows], kind="stable")]
+        by_end = rows[np.argsort(runs.finish_s[rows], kind="stable")]
+        given_back = np.concatenate([[0.0], np.cumsum(runs.cores[by_end])])
+        ended = np.searchsorted(runs.finish_s[by_end], runs.start_s[rows], "right")
+        in_use = np.cumsum(runs.cores[rows]) - given_back[ended]
+        cores = cores_of_node[runs.node[rows[0]]]
+        num_full += int((in_use >= cores * (1.0 - _ROUNDED)).sum())
+        num_beyond += int((in_use > cores * (1.0 + _ROUNDED)).sum())
+    return num_beyond >= FEWEST_BEYOND and num_beyond >= LEAST_BEYOND * num_full
 
 
 def _least(errors: list[np.ndarray], best: int, stretch: np.ndarray) -> int:
