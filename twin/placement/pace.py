@@ -40,7 +40,7 @@ LEAST_WORK_S = 1e-3
 RIDGES = (1.0, 10.0, 100.0, 1_000.0, 1e9)
 """Squares of slopes worth of doubt that a service's pressure differs from the others'; the last: none does."""
 CLEAR = 2.0
-"""Standard errors by which shared cores must gain beside a pressure."""
+"""Standard errors by which shared cores must gain beside a pressure, or where runs begin beyond the cores anyway."""
 STEPS = 3
 """Of least squares, by which the pressures of services are found."""
 FEWEST_BEYOND, LEAST_BEYOND = 20, 0.1
@@ -214,6 +214,15 @@ def fit_pace(
     found = [errors(pace) for pace in tried[:2]]
     if min(one.mean() for one in found) >= plain.mean():  # where a little harms, more of it harms more
         return None
+    if _begin_without_cores(runs, cores_of_node):  # so that no law can be that has them wait for cores
+        laws = [tried[0], *(alike(pressure, True) for pressure in PRESSURES)]
+        each = [errors(pace) for pace in laws]
+        best = int(np.argmin([one.mean() for one in each]))
+        return (
+            laws[_least(each, best, stretch)]
+            if clear_gain(plain - each[best], stretch, CLEAR) > least
+            else None
+        )
     found += [errors(pace) for pace in tried[2:]]
     best = int(np.argmin([one.mean() for one in found]))
     if clear_gain(plain - found[best], stretch) <= least:
@@ -221,11 +230,6 @@ def fit_pace(
     if not np.array_equal(found[0], plain):  # on nodes that are ever short of cores
         together = [alike(pressure, True) for pressure in PRESSURES]
         errors_together = [errors(pace) for pace in together]
-        if _begin_without_cores(runs, cores_of_node):  # then no law can be that has them wait for cores
-            laws, each = [tried[0], *together], [found[0], *errors_together]
-            both = int(np.argmin([one.mean() for one in each]))
-            if clear_gain(plain - each[both], stretch) > least:
-                return laws[_least(each, both, stretch)]
         both = int(np.argmin([one.mean() for one in errors_together]))
         if clear_gain(found[best] - errors_together[both], stretch, CLEAR) > 0.0:
             return together[_least(errors_together, both, stretch)]
