@@ -39,8 +39,8 @@ LEAST_SHARE = 0.005
 LEAST_WORK_S = 1e-3
 RIDGES = (1.0, 10.0, 100.0, 1_000.0, 1e9)
 """Squares of slopes worth of doubt that a service's pressure differs from the others'; the last: none does."""
-CLEAR = 2.0
-"""Standard errors by which shared cores must gain beside a pressure, or where runs begin beyond the cores anyway."""
+CLEAR, CLEAR_BEYOND = 2.0, 3.0
+"""Standard errors by which shared cores must gain beside a pressure, and where runs begin beyond the cores anyway."""
 STEPS = 3
 """Of least squares, by which the pressures of services are found."""
 FEWEST_BEYOND, LEAST_BEYOND = 20, 0.1
@@ -218,11 +218,8 @@ def fit_pace(
         laws = [tried[0], *(alike(pressure, True) for pressure in PRESSURES)]
         each = [errors(pace) for pace in laws]
         best = int(np.argmin([one.mean() for one in each]))
-        return (
-            laws[_least(each, best, stretch)]
-            if clear_gain(plain - each[best], stretch, CLEAR) > least
-            else None
-        )
+        is_clear = clear_gain(plain - each[best], stretch, CLEAR_BEYOND) > least
+        return laws[_least(each, best, stretch)] if is_clear else None
     found += [errors(pace) for pace in tried[2:]]
     best = int(np.argmin([one.mean() for one in found]))
     if clear_gain(plain - found[best], stretch) <= least:
