@@ -13,7 +13,8 @@ impatience`; a new session begins when it returns.
 Arrivals are those of the present agents: candidates arrive as if all were present, and those of absent agents are
 skipped (thinning, which is exact). An agent that left for good is replaced by one with the same parameters and zero
 impatience, under a new name in the log: within the day, after `newcomer_s` in the mean, and over night at the latest,
-so that every day begins in the same state.
+so that every day begins in the same state. Where agents send one request at a time, candidates of those with one in the
+system are skipped as well, so think times are exponential (`mechanics.follow_unfolding`).
 
 Source: Xiong et al., section 3.1 (agents accept, return or leave).
 """
