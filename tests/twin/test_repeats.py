@@ -79,7 +79,7 @@ def answering(status: int) -> Answers:
 def arrivals_of(status: int, *, repeats: bool = True, num_steps: int = 40) -> list[np.ndarray]:
     """When requests arrived in either of two windows."""
     encoding, windows = repeating_windows()
-    system = answered_environment(windows, encoding, answering(status), repeats=repeats)
+    system = answered_environment(windows, encoding, answering(status), reacts=repeats)
     played = rollout(
         jax.random.key(0), system, lambda _key, _seen, legal: jnp.argmax(legal, 0), num_steps, (2,)
     )
