@@ -109,9 +109,8 @@ def locked_folder(path: Path) -> tuple[Path, int]:
     path.parent.mkdir(parents=True, exist_ok=True)
     while True:
         folder = path.parent / f".{path.name}.{secrets.token_hex(4)}.writing"
-        _begun[folder] = (
-            None  # before it is made: a signal may come in between, and then `abandon` has to know it
-        )
+        # Before it is made: a signal may come in between, and then `abandon` has to know it
+        _begun[folder] = None
         folder.mkdir()
         lock = try_lock(folder)
         if lock is not None and folder.exists():  # not removed between the two calls

@@ -16,17 +16,18 @@ import numpy as np
 
 from evaluation.certify.logged_days import DayOutcomes, HeldOutDay, at_horizons, outcomes_from
 from evaluation.certify.tested_system import CloneBehaviour, SystemUnderTest
+from evaluation.judges.judge import slim
 from logs_schema.progress import Stage, unseen
 from offline_rl.distributions import sample
 from twin.contracts import Array, PyTree
 from twin.environment import environment
 from twin.imitation.fidelity import STATES
-from twin.placement.awaited_arrivals import awaited_arrivals, in_logged_order, reordered
+from twin.placement.awaited_arrivals import arrivals_of, as_in_log
 from twin.placement.bookkeeping import placement
 from twin.placement.replay import with_logged_luck
 from twin.placement.responses import drawn_response
 from twin.placement.types import REJECTED, UNKNOWN, PlacementOutcome
-from twin.placement.windows import Windows, joined, replayed_arrivals, select
+from twin.placement.windows import Windows, joined, select
 from twin.rollout import unroll
 
 MIN_COPIES = 5
@@ -102,20 +103,19 @@ class Simulation:
 
         answers = with_logged_luck(self._tested.answers(model), windows, follows)
         problem = placement(encoding.cluster, encoding.problem)
-        awaits = encoding.cluster.awaits
-        arrivals = awaited_arrivals(windows, in_place=follows) if awaits else replayed_arrivals(windows)
+        arrivals = arrivals_of(windows, in_place=follows)
         system = environment(
             problem._replace(observe_global=lambda state: problem.observe_global(state).node[STATES]),
             drawn_response(encoding.cluster, encoding.problem.depth, arrivals, answers),
         )
         logged = jnp.maximum(jnp.asarray(windows.node), 0)[:, None]
         found = unroll(key, system, decide, logged, windows.num_steps, (windows.arrival_s.shape[1],))
-        outcome, node, came = jax.tree.map(
-            lambda leaf: leaf[:, 0], (found.outcome, found.action, found.decision_info)
+        played = as_in_log(windows, slim(found))
+        outcome, node, came_s, has_come = (
+            jax.tree.map(lambda leaf: leaf[:, 0], part)
+            for part in (played.outcome, played.action, played.decision_info.arrival_s, played.active)
         )
-        if awaits:
-            order, has_come = in_logged_order(windows, came.agent, found.active[:, 0])
-            outcome, node, came_s = reordered((outcome, node, came.arrival_s), order)
+        if windows.think_s is not None:
             outcome = _as_if_in_place(outcome, came_s - jnp.asarray(windows.arrival_s), has_come)
         return SimulatedWindows(outcome, node, at_horizons(found.global_observation))
 

@@ -26,7 +26,7 @@ from evaluation.judges.views import Translation, answered, translation_of, with_
 from logs_schema.calendar import DAY_S
 from twin.contracts import Array, PyTree, Trajectory
 from twin.mapped import mapped
-from twin.placement.awaited_arrivals import as_in_log, awaited_arrivals
+from twin.placement.awaited_arrivals import arrivals_of, as_in_log
 from twin.placement.bookkeeping import placement
 from twin.placement.encoding import Encoding
 from twin.placement.learned import AnswerConfig, AnswerModel, learned_answers
@@ -171,12 +171,12 @@ class System(NamedTuple):
         windows: Windows,
         answers: Answers,
         translations: Translations,
-        arrivals: Arrivals | None = None,
+        arrivals: Arrivals,
     ) -> Trajectory:
-        """The requests of `windows`, by default at their logged times, decided by one player, answered by `answers`."""
+        """The requests of `windows`, coming by `arrivals`, decided by one player and answered by `answers`."""
         cluster, config = self.encoding.cluster, self.encoding.problem
         problem = placement(cluster, config)
-        response = drawn_response(cluster, config.depth, arrivals or replayed_arrivals(windows), answers)
+        response = drawn_response(cluster, config.depth, arrivals, answers)
         if self.others:
             problem, response = with_views(problem, self.others, translations), answered(response)
         num_steps, num_windows = windows.arrival_s.shape
@@ -201,7 +201,8 @@ def replay_program(
         table: ReplayTable,
         translations: Translations,
     ) -> Judged:
-        return slim(system.play(key, kind, params, windows, replayed_answers(windows, table), translations))
+        answers, arrivals = replayed_answers(windows, table), replayed_arrivals(windows)
+        return slim(system.play(key, kind, params, windows, answers, translations, arrivals))
 
     return compiled(run, players, 3)
 
@@ -235,9 +236,7 @@ def twin_program(
         if HISTORY in kinds and not side_by_side:
             is_history = kind == kinds.index(HISTORY)
             answers = with_logged_luck(answers, windows, is_history)
-        if not encoding.cluster.awaits:
-            return slim(system.play(key, kind, params, windows, answers, translations), model.support_limit_s)
-        arrivals = awaited_arrivals(windows, in_place=is_history)
+        arrivals = arrivals_of(windows, in_place=is_history)
         played = system.play(key, kind, params, windows, answers, translations, arrivals)
         return as_in_log(windows, slim(played, model.support_limit_s))
 

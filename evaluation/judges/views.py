@@ -14,10 +14,9 @@ import jax.numpy as jnp
 from twin.contracts import Array, Outcome, Problem, PyTree, Records, Response, Streams
 from twin.placement.bookkeeping import placement, tables_of
 from twin.placement.encoding import Encoding
-from twin.placement.repeated_arrivals import asked
 from twin.placement.run_filter import NodeLevel
 from twin.placement.types import Carried, InFlight, Leaf, PlacementEvents, PlacementState, Requests
-from twin.placement.windows import Windows, in_hand
+from twin.placement.windows import Windows, asked, in_hand
 
 
 class Translation(NamedTuple):
@@ -68,9 +67,10 @@ def with_views(
             jnp.asarray, begun if table is not None else (None, None, None)
         )
 
-        request = in_hand(translation.request, inside)
-        if observed_events.place is not None:
-            request = asked(jax.tree.map(jnp.asarray, translation.request), observed_events.place)
+        if observed_events.place is None:
+            request = in_hand(translation.request, inside)
+        else:
+            request = asked(translation.request, observed_events.place)
         events = observed_events._replace(
             request=request, carried=table, level=level, age_s=age_s, last_end_s=last_end_s
         )

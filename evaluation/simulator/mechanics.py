@@ -43,6 +43,10 @@ _REACTION, _HIDDEN, _ANOTHER = 2, 3, 1 << 20
 """Folded into a key for draws of worlds with reactions, with hidden changes, and whose agents await answers, only."""
 
 
+_Found = tuple[Array, Requests, Array]
+"""As from `arrivals.next_request`."""
+
+
 class Completions(NamedTuple):
     """Outcomes of earlier requests, reported now; leaves [rows]."""
 
@@ -226,7 +230,7 @@ def follow_unfolding(
         The state then, and the next request as from `arrivals.next_request`.
     """
 
-    def candidate(key: Array, state: Unfolding) -> tuple[Unfolding, tuple[Array, Requests, Array]]:
+    def candidate(key: Array, state: Unfolding) -> tuple[Unfolding, _Found]:
         found = next_present(
             key, world, today, names, offset_s, state.now_s, weekday, state.crowd, state.rate
         )
@@ -242,9 +246,6 @@ def follow_unfolding(
     if world.reactions.any:
         state = state._replace(crowd=judge(world.reactions, state.crowd, found[1].agent, state.now_s))
     return state, found
-
-
-_Found = tuple[Array, Requests, Array]
 
 
 def _of_idle_agent(

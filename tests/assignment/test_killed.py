@@ -53,7 +53,6 @@ def test_a_comparison_of_a_refresh_that_is_killed_goes_on_too(tmp_path, monkeypa
         judge(keep)
     assert judge(keep) == judge(NOTHING_KEPT)
     first, second, third = (dying.saved[at] for at in range(3))
-    assert (
-        dying.saved.count(first) == dying.saved.count(second) == 2
-    )  # where nothing is kept, a folder of its own
+    # Where nothing is kept it has a folder of its own
+    assert dying.saved.count(first) == dying.saved.count(second) == 2
     assert dying.saved.count(third) == 3

@@ -25,11 +25,9 @@ import jax.numpy as jnp
 from twin.contracts import Array
 from twin.placement.features import wakes_left_s
 from twin.placement.run_levels import usual_levels
-from twin.placement.types import COMPLETED, EMPTY, FAILED, Cluster, Leaf, PlacementState
+from twin.placement.types import COMPLETED, CORES, EMPTY, FAILED, Cluster, Leaf, PlacementState
 from twin.placement.waiting import TAKEN
 
-CORES = 0
-"""Of `RESOURCES`."""
 _TOLERANCE = 1e-5
 _MOST_STRETCH = 1.5
 """Of the logarithm of a run over its usual time, of a pending run as of a level: what is far longer counts no more."""

@@ -16,10 +16,9 @@ import jax
 import jax.numpy as jnp
 
 from twin.contracts import Array, PyTree, Streams
-from twin.placement.repeated_arrivals import asked, at
 from twin.placement.responses import Arrivals, First, Next, Pending
 from twin.placement.types import Fate, PlacementState, Requests
-from twin.placement.windows import Windows, choose_windows, first_of, take
+from twin.placement.windows import Windows, asked, choose_windows, first_of, of_each, replayed_arrivals, take
 
 Played = TypeVar("Played", bound=Any)
 """A named tuple."""
@@ -44,6 +43,14 @@ class _AgentsWay(NamedTuple):
     end_s: Array  # [T, *streams] when what it awaits ends; inf where it awaits nothing
     lag_s: Array  # [T, *streams] how long after that it comes
     slot: Array  # [T, *streams] int32: where that is kept
+
+
+def arrivals_of(windows: Windows, *, in_place: Array | bool = False) -> Arrivals:
+    """The arrivals of some windows in episodes of a twin: at their logged times, or as agents await their answers where
+    the log shows that they do (`Windows.think_s`); `in_place` as of `awaited_arrivals`."""
+    if windows.think_s is None:
+        return replayed_arrivals(windows)
+    return awaited_arrivals(windows, in_place=in_place)
 
 
 def awaited_arrivals(windows: Windows, *, in_place: Array | bool = False) -> Arrivals:
@@ -109,12 +116,14 @@ def in_logged_order(windows: Windows, agent: Array, active: Array) -> tuple[Arra
 
 
 def as_in_log(windows: Windows, played: Played) -> Played:
-    """What was played in the order of the log, each window a stream; what has not come is not active.
+    """What was played with `arrivals_of` in the order of the log, a window a stream; what has not come is not active.
 
     Args:
         windows: As the episode's.
         played: With `decision_info` and `active` of a `Trajectory`; leaves [T, ..., seats, W].
     """
+    if windows.think_s is None:
+        return played
     order, has_come = in_logged_order(windows, played.decision_info.agent[:, 0], played.active[:, 0])
     found: Played = reordered(played, order)
     return found._replace(active=found.active & has_come[:, None])
@@ -155,7 +164,7 @@ def _links(windows: Windows) -> tuple[Array, Array]:
 
 def _awaiting(way: _AgentsWay, state: PlacementState, fate: Fate, pending: Pending) -> _AgentsWay:
     """With the time at which the agent of the request in hand comes again."""
-    follower, lag_s = (at(leaf, way.current) for leaf in (way.log.following, way.log.think_s))
+    follower, lag_s = (of_each(leaf, way.current) for leaf in (way.log.following, way.log.think_s))
     follower = jnp.where(state.active[0], follower, way.due_s.shape[0])
     slot = pending.slot.reshape(lag_s.shape)
     finish_s = _finish_s(pending, slot, fate.finish_s[0])

@@ -16,7 +16,7 @@ from logs_schema.progress import Stage, unseen
 from twin.contracts import Array, Environment, Trajectory
 from twin.environment import environment
 from twin.placement.availability import pending_fates
-from twin.placement.awaited_arrivals import awaited_arrivals
+from twin.placement.awaited_arrivals import arrivals_of
 from twin.placement.bookkeeping import placement
 from twin.placement.encoding import Encoding
 from twin.placement.learned import AVAILABILITY, answer_inputs, num_inputs
@@ -64,8 +64,8 @@ def answered_environment(
     arrivals = replayed_arrivals(windows)
     if reacts and cluster.repeats:
         arrivals = repeated_arrivals(windows, cluster.repeats)
-    elif reacts and cluster.awaits:
-        arrivals = awaited_arrivals(windows)
+    elif reacts:
+        arrivals = arrivals_of(windows)
     response = drawn_response(cluster, problem.depth, arrivals, answers)
     return environment(placement(cluster, problem), response)
 

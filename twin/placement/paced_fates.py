@@ -13,10 +13,10 @@ import jax
 import jax.numpy as jnp
 
 from twin.contracts import Array
-from twin.placement.availability import CORES, share_of_place, share_per_unit
+from twin.placement.availability import share_of_place, share_per_unit
 from twin.placement.driving_out import place_on_node
 from twin.placement.pace import Pace
-from twin.placement.types import Cluster, InFlight, PlacementState
+from twin.placement.types import CORES, Cluster, InFlight, PlacementState
 
 MOST_EVENTS = 256
 """On a node, that are looked ahead to at a placement, at most."""

@@ -26,6 +26,7 @@ from typing import NamedTuple
 import numpy as np
 
 from twin.placement.priorities import QueuedRuns
+from twin.placement.types import CORES, GPUS, MEMORY
 
 MOMENTS = (0.0, 1e-4, 3e-4, 1e-3, 3e-3, 1e-2, 3e-2, 0.1)
 """Of the median run time, that are tried."""
@@ -33,8 +34,6 @@ CLEAR = 12.0
 """Evidence without which there is no limit: a chance of 6e-6, where some thirty moments and laws are tried."""
 FEWEST = 2
 """Requests at the limit, at least."""
-MEMORY, CORES, GPUS = 1, 0, 2
-"""Of `RESOURCES`, in the order in which they are tried."""
 _TOLERANCE = 1e-6
 
 
@@ -45,9 +44,8 @@ class _Begun(NamedTuple):
     beside: np.ndarray  # runs that do not leave within a moment
     with_leaving: np.ndarray  # and those that do
     wait_s: np.ndarray  # since they came
-    has_room: (
-        np.ndarray
-    )  # bool: nothing that the node declares is short, those that leave among what it holds
+    # bool: nothing that the node declares is short, those that leave among what it holds
+    has_room: np.ndarray
 
 
 def fit_places(held: QueuedRuns, demand: np.ndarray, capacity: np.ndarray) -> tuple[int, ...]:

@@ -11,11 +11,11 @@ from typing import NamedTuple
 import jax
 import jax.numpy as jnp
 
-from twin.contracts import Array, PyTree, Streams
+from twin.contracts import Array, Streams
 from twin.placement.repeats import is_failed
 from twin.placement.responses import Arrivals, First, Next, Pending
 from twin.placement.types import Fate, PlacementState, Repeats, Requests
-from twin.placement.windows import Windows, choose_windows, first_of, take
+from twin.placement.windows import Windows, asked, choose_windows, first_of, of_each, take
 
 MOST_DUE = 16
 """Repeats that are due at once in a stream, at most; failures beyond are not repeated."""
@@ -59,15 +59,17 @@ def repeated_arrivals(windows: Windows, repeats: Repeats) -> Arrivals:
         way = _after(key, repeats, way, state, fate)
         num_steps = way.log.arrival_s.shape[0]
         done = way.upcoming >= num_steps
-        logged_s = at(way.log.arrival_s, jnp.minimum(way.upcoming, num_steps - 1))
+        logged_s = of_each(way.log.arrival_s, jnp.minimum(way.upcoming, num_steps - 1))
         first = jnp.argmin(way.due_s, axis=0)
         due_s = jnp.min(way.due_s, axis=0)
         comes_again = (due_s < logged_s) & ~done
-        current = jnp.where(comes_again, at(way.repeated, first), jnp.minimum(way.upcoming, num_steps - 1))
+        current = jnp.where(
+            comes_again, of_each(way.repeated, first), jnp.minimum(way.upcoming, num_steps - 1)
+        )
         clock_s = jnp.where(comes_again, jnp.maximum(due_s, state.clock_s), logged_s)
         clock_s = jnp.where(done, state.clock_s, clock_s)
         taken = comes_again[None] & (jnp.arange(MOST_DUE).reshape((-1,) + (1,) * first.ndim) == first[None])
-        upcoming = jnp.where(comes_again | done, way.upcoming, at(way.log.following, current))
+        upcoming = jnp.where(comes_again | done, way.upcoming, of_each(way.log.following, current))
         way = way._replace(current=current, upcoming=upcoming, due_s=jnp.where(taken, jnp.inf, way.due_s))
         return way, Next(clock_s, asked(way.log.request, current), ~done[None], done)
 
@@ -97,15 +99,3 @@ def _after(key: Array, repeats: Repeats, way: _Way, state: PlacementState, fate:
         due_s=jnp.where(here, at_s[None], way.due_s),
         repeated=jnp.where(here, way.current[None], way.repeated),
     )
-
-
-def at(leaf: Array, index: Array) -> Array:
-    """[..., *streams] of leaves [..., T, *streams], each stream at its own `index` [*streams]."""
-    axis = leaf.ndim - index.ndim - 1
-    where = jnp.broadcast_to(index, (*leaf.shape[:axis], 1, *index.shape))
-    return jnp.squeeze(jnp.take_along_axis(leaf, where, axis=axis), axis)
-
-
-def asked(request: Requests, index: Array) -> PyTree:
-    """The requests at an index, with an axis of seats."""
-    return jax.tree.map(lambda leaf: jnp.expand_dims(at(leaf, index), -1 - index.ndim), request)

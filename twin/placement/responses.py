@@ -48,9 +48,8 @@ class Next(NamedTuple):
     request: Requests  # leaves [seats, *streams]
     active: Array  # [seats, *streams] bool
     done: Array  # [*streams] bool
-    place: Array | None = (
-        None  # int32 [*streams]: its place in the window, where the order is not that of the log
-    )
+    # int32 [*streams]: its place in the window, where the order is not that of the log
+    place: Array | None = None
 
 
 class Pending(NamedTuple):

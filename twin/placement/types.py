@@ -21,6 +21,8 @@ Leaf = Any
 
 RESOURCES = ("cpu_cores", "memory_gib", "gpus")
 NUM_RESOURCES = len(RESOURCES)
+CORES, MEMORY, GPUS = range(NUM_RESOURCES)
+"""Indices of `RESOURCES`."""
 
 EMPTY = -1
 """`InFlight.decision` of a slot that never held a request."""

@@ -211,6 +211,21 @@ def in_hand(request: Requests, step: Array) -> Requests:
     return Requests(*jax.tree.map(lambda leaf: _at(leaf, step, time, keepdims=True), request))
 
 
+def of_each(leaf: Array, place: Array) -> Array:
+    """[..., *streams] of leaves [..., T, *streams], each stream at a `place` [*streams] of its own."""
+    axis = leaf.ndim - place.ndim - 1
+    where = jnp.broadcast_to(place, (*leaf.shape[:axis], 1, *place.shape))
+    return jnp.squeeze(jnp.take_along_axis(leaf, where, axis=axis), axis)
+
+
+def asked(request: Requests, place: Array) -> Requests:
+    """As `in_hand`, each stream at a place [*streams] of its own."""
+    found = jax.tree.map(
+        lambda leaf: jnp.expand_dims(of_each(jnp.asarray(leaf), place), -1 - place.ndim), request
+    )
+    return Requests(*found)
+
+
 def first_of(windows: Windows, window: Array, clock_s: Array, request: Requests) -> First:
     """How episodes in the chosen windows [*streams] begin, with these requests at their time."""
     return First(

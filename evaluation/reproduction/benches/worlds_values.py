@@ -27,14 +27,14 @@ from evaluation.simulator.world import CALENDAR_DAY_S, World
 from logs_schema import Archive
 from twin.contracts import Array, Problem, PyTree, Response, Trajectory
 from twin.environment import environment
-from twin.placement.awaited_arrivals import awaited_arrivals
+from twin.placement.awaited_arrivals import arrivals_of
 from twin.placement.bookkeeping import placement
 from twin.placement.learned import learned_answers
 from twin.placement.log_windows import encode_days
 from twin.placement.model import PlacementTwin
 from twin.placement.responses import drawn_response
 from twin.placement.types import COMPLETED, Leaf
-from twin.placement.windows import Windows, pad_windows, replayed_arrivals, select
+from twin.placement.windows import Windows, pad_windows, select
 from twin.rollout import unroll
 
 
@@ -121,8 +121,7 @@ def in_model_values(
 
     def run(key: Array, params: Sequence[PyTree], windows: Windows, model: PyTree) -> Values:
         answers = learned_answers(encoding, twin.config, model)
-        arrivals = awaited_arrivals(windows) if encoding.cluster.awaits else replayed_arrivals(windows)
-        response = drawn_response(encoding.cluster, encoding.problem.depth, arrivals, answers)
+        response = drawn_response(encoding.cluster, encoding.problem.depth, arrivals_of(windows), answers)
         episodes = _play(key, problem, response, contestants, params, members, num_replications, longest)
         return _values(episodes, len(contestants), members, jnp.asarray(model.support_limit_s))
 
