@@ -31,8 +31,8 @@ from tests.reference.dispatch_loop import (
     ShortestQueue,
     World,
     outcome,
-    play_days,
 )
+from tests.reference.dispatch_users import play_days
 
 NUM_LOG_DAYS, NUM_TRAIN_DAYS, NUM_REPLICATIONS = 6, 3, 2
 LATER = {"next day": (NUM_LOG_DAYS, 0.0), "four weeks": (NUM_LOG_DAYS + 28, 0.25)}

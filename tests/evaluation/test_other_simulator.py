@@ -16,8 +16,8 @@ from tests.reference.dispatch_loop import (
     Kind,
     World,
     play,
-    play_days,
 )
+from tests.reference.dispatch_users import play_days
 
 FEW_UPDATES = """
 [train]

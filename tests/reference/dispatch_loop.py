@@ -258,29 +258,16 @@ class _Node:
 
 def play(world: World, jobs: Sequence[Job], dispatcher: Dispatcher, seed: int) -> list[Run]:
     """Plays requests from an empty cluster until all have ended."""
-    loop = _Loop(world, dispatcher, seed)
+    loop = Loop(world, dispatcher, seed)
     loop.play(jobs)
     return loop.runs
 
 
-def play_days(
-    world: World, day: int, num_days: int, dispatcher: Dispatcher, seeds: tuple[int, int]
-) -> tuple[list[Job], list[Run]]:
-    """The requests of some days and what became of them; `seeds` of the requests and of all else.
+class Loop:
+    """Plays requests event by event; `jobs` and `runs` are those so far."""
 
-    In a closed system a scheduler decides how many there are.
-    """
-    if not world.kind.users:
-        jobs = world.jobs(day, num_days, seeds[0])
-        return jobs, play(world, jobs, dispatcher, seeds[1])
-    loop = _ClosedLoop(world, dispatcher, seeds[1])
-    loop.play_users(day, num_days, seeds[0])
-    return loop.jobs, loop.runs
-
-
-class _Loop:
     def __init__(self, world: World, dispatcher: Dispatcher, seed: int) -> None:
-        self._world, self._dispatcher = world, dispatcher
+        self.world, self._dispatcher = world, dispatcher
         self._random, self._order = np.random.default_rng(seed), count()
         self._nodes = [_Node() for _ in range(NUM_NODES)]
         self._events: list[tuple[float, int, Callable[..., None], tuple[Any, ...]]] = []
@@ -291,23 +278,23 @@ class _Loop:
         """Plays requests until all have ended."""
         self.jobs = list(jobs)
         for number, job in enumerate(jobs):
-            self._at(job.arrival_s, self._arrive, number)
-        self._play(jobs[0].arrival_s, jobs[-1].arrival_s)
+            self.at(job.arrival_s, self.arrive, number)
+        self.go_on(jobs[0].arrival_s, jobs[-1].arrival_s)
 
-    def _play(self, begin_s: float, last_s: float) -> None:
+    def go_on(self, begin_s: float, last_s: float) -> None:
         self._last_s = last_s
-        if self._world.kind.slow_periods:
+        if self.world.kind.slow_periods:
             for row in range(NUM_NODES):
-                self._at(begin_s + self._random.exponential(QUICK_S), self._change_speed, row)
+                self.at(begin_s + self._random.exponential(QUICK_S), self._change_speed, row)
         while self._events:
             time_s, _, event, numbers = heapq.heappop(self._events)
             event(time_s, *numbers)
 
-    def _at(self, time_s: float, event: Callable[..., None], *arguments: Any) -> None:
+    def at(self, time_s: float, event: Callable[..., None], *arguments: Any) -> None:
         heapq.heappush(self._events, (time_s, next(self._order), event, arguments))
 
     def _rate(self, node: _Node) -> float:
-        kind, beside = self._world.kind, max(len(node.left_s) - 1, 0)
+        kind, beside = self.world.kind, max(len(node.left_s) - 1, 0)
         slowed = 1.0 + beside if kind.shared else 1.0 + kind.contention * beside
         return node.speed / slowed
 
@@ -320,12 +307,12 @@ class _Loop:
         node = self._nodes[row]
         node.version += 1
         if node.left_s:
-            self._at(
+            self.at(
                 time_s + max(min(node.left_s.values()), 0.0) / self._rate(node), self._end, row, node.version
             )
 
-    def _arrive(self, time_s: float, number: int) -> None:
-        job, has_gpus = self.jobs[number], self._world.node_gpus
+    def arrive(self, time_s: float, number: int) -> None:
+        job, has_gpus = self.jobs[number], self.world.node_gpus
         in_flight = [
             len(node.left_s) + len(node.queue) if job.gpus <= gpus else math.inf
             for node, gpus in zip(self._nodes, has_gpus, strict=True)
@@ -340,7 +327,7 @@ class _Loop:
 
     def _start_waiting(self, row: int, time_s: float) -> None:
         """Starts those that wait, in order, until one does not fit."""
-        node, world = self._nodes[row], self._world
+        node, world = self._nodes[row], self.world
         while node.queue:
             together = [self.jobs[number] for number in (*node.left_s, node.queue[0])]
             if sum(job.cores for job in together) > world.kind.cores:
@@ -350,7 +337,7 @@ class _Loop:
             self._start(row, node.queue.pop(0), time_s)
 
     def _start(self, row: int, number: int, time_s: float) -> None:
-        node, job, world = self._nodes[row], self.jobs[number], self._world
+        node, job, world = self._nodes[row], self.jobs[number], self.world
         mean_s = float(world.mean_s[job.service, row]) if job.declared_s is None else job.declared_s
         run_s = mean_s * job.luck
         if world.kind.cold_starts:
@@ -369,11 +356,11 @@ class _Loop:
         number = min(node.left_s, key=node.left_s.__getitem__)
         del node.left_s[number]
         node.warm_s[self.jobs[number].service] = time_s
-        self._has_ended(time_s, number)
+        self.has_ended(time_s, number)
         self._start_waiting(row, time_s)
         self._schedule(row, time_s)
 
-    def _has_ended(self, time_s: float, number: int) -> None:
+    def has_ended(self, time_s: float, number: int) -> None:
         self.runs[number].finish_s = time_s
         self._dispatcher.finished(number, time_s)
 
@@ -382,44 +369,12 @@ class _Loop:
         self._move(node, time_s)
         node.speed = SLOW_RATE if node.speed == 1.0 else 1.0
         if time_s < self._last_s:
-            self._at(
+            self.at(
                 time_s + self._random.exponential(SLOW_S if node.speed < 1.0 else QUICK_S),
                 self._change_speed,
                 row,
             )
         self._schedule(row, time_s)
-
-
-class _ClosedLoop(_Loop):
-    """Users who think, ask, and think again; each draws from a stream of its own."""
-
-    def play_users(self, day: int, num_days: int, seed: int) -> None:
-        """Plays some days until all that was asked has ended."""
-        begin_s, self._until_s = day * DAY_S, (day + num_days) * DAY_S
-        self._of_user = [np.random.default_rng((seed, user)) for user in range(self._world.kind.users)]
-        for user in range(self._world.kind.users):
-            self._think(begin_s, user)
-        self._play(begin_s, self._until_s)
-
-    def _think(self, time_s: float, user: int) -> None:
-        random, world = self._of_user[user], self._world
-        busy = 1.0 + 0.3 * math.sin(2.0 * math.pi * time_s / DAY_S)
-        arrival_s = time_s + random.exponential(world.think_s[user]) / busy
-        service = int(random.choice(NUM_SERVICES, p=world.share_of_user[user]))
-        luck = math.exp(random.normal(-0.045, 0.3))
-        if arrival_s < self._until_s:
-            job = Job(arrival_s, service, None, luck, float(world.deadline_s[service]), user=user)
-            self._at(arrival_s, self._ask, job)
-
-    def _ask(self, time_s: float, job: Job) -> None:
-        self.jobs.append(job)
-        self._arrive(time_s, len(self.jobs) - 1)
-
-    def _has_ended(self, time_s: float, number: int) -> None:
-        super()._has_ended(time_s, number)
-        user = self.jobs[number].user
-        assert user is not None
-        self._think(time_s, user)
 
 
 class Outcome(NamedTuple):
