@@ -2,6 +2,7 @@
 
 import jax
 import numpy as np
+import pytest
 
 from evaluation.judges.views import answered, translation_of, with_views
 from tests.twin.closed_logs import NUM_STEPS, answering, first_legal, logged
@@ -12,6 +13,7 @@ from twin.placement.responses import drawn_response
 from twin.rollout import rollout
 
 
+@pytest.mark.slow
 def test_another_encoding_is_told_of_the_same_request_at_every_step():
     encoding, windows = logged(0)
     problem = with_views(

@@ -208,6 +208,7 @@ def test_nobody_is_asked_where_nothing_is_legal():
     assert not np.any(acts["orchestrate"])
 
 
+@pytest.mark.slow
 def test_a_run_in_turns_is_that_of_its_updates_and_a_second_one_is_not_traced_again():
     """Three updates in one program, against a loop over rollouts and updates of the learner whose turn it is."""
     own, lengths, traced = learners(), {"orchestrate": NUM_FRAMES}, []

@@ -88,6 +88,7 @@ def test_what_runs_depend_on_is_kept() -> None:
     np.testing.assert_allclose(members["params"]["Dense_1"]["kernel"][:, 0, FIRST_LOCATION], 0.5)
 
 
+@pytest.mark.slow
 def test_a_dependence_of_half_the_size_is_halved() -> None:
     _, _, share = settled(*rows(slope=0.4), 0.8)
     assert share == 0.5

@@ -86,6 +86,7 @@ def arrivals_of(status: int, *, repeats: bool = True, num_steps: int = 40) -> li
     return [np.asarray(played.decision_info.arrival_s)[played.active[:, 0, one], 0, one] for one in (0, 1)]
 
 
+@pytest.mark.slow
 def test_logged_repeats_do_not_come_where_nothing_fails():
     for one, kept in zip(arrivals_of(COMPLETED), ((0, 3, 4, 5), (0, 3, 4, 5)), strict=True):
         np.testing.assert_allclose(one, 100.0 * np.array(kept))

@@ -70,7 +70,9 @@ def test_runs_cut_short_count_as_what_is_expected_of_them() -> None:
     assert settled(cut_s, cut_s == run_s, weight, longest_s) == pytest.approx(0.1, abs=0.05)
 
 
-@pytest.mark.parametrize(("count", "wanted"), [(400, 0.0), (40_000, 0.011)])
+@pytest.mark.parametrize(
+    ("count", "wanted"), [pytest.param(400, 0.0, marks=pytest.mark.slow), (40_000, 0.011)]
+)
 def test_a_mean_that_is_off_by_chance_is_left(count: int, wanted: float) -> None:
     """Runs that are half as long or half as long again, and in the mean 1 % longer than expected."""
     _, whole, weight, longest_s = rows(0.0, count)

@@ -124,6 +124,7 @@ def sleepy_system():
     return replace(encoding, cluster=replace(encoding.cluster, wakes=wakes)), windows
 
 
+@pytest.mark.slow
 def test_whole_episodes_are_seen_and_decided_as_in_training(tmp_path):
     encoding, windows = sleepy_system()
     needs_setting(tmp_path, RULE, encoding, windows, wakes=None)
