@@ -1,17 +1,13 @@
 """JSON lines: how their files are named, what lies at a path, and the refusal of what is neither them nor CSV."""
 
 import json
-import re
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 from logs_schema.errors import FormatError
 from logs_schema.formats.files import head
-
-JSON_LINES = (".jsonl", ".jsonl.gz", ".json", ".json.gz", ".ndjson", ".ndjson.gz")
-_LIST = re.compile(r'\{\s*(?:"\w+"\s*:\s*"[^"]*"\s*,\s*)*"(?:items|jobs|data|results?|records)"\s*:\s*\[')
-"""How a list in one object begins, such as kubectl and sacct print."""
+from logs_schema.formats.json_documents import JSON_LINES, is_document
 
 
 def below(found: Any, path: Sequence[str]) -> tuple[Any, Sequence[str]]:
@@ -44,13 +40,12 @@ def refuse_other_content(path: Path) -> None:
         )
     if not begin.startswith(("[", "{")):
         return
-    if begin == "{" or begin[0] == "[" or (len(lines) == 1 and _LIST.match(begin)):
+    if is_document(lines):
         raise FormatError(
             "the file is one JSON document",
             where=str(path),
-            allowed="JSON lines: an object a line",
-            advice="write them with jq --compact-output '.[]' FILE > log.jsonl; of what kubectl prints with "
-            "'.items[]', of sacct --json with '.jobs[]'",
+            allowed="JSON lines, an object a line; of requests such a document, too, named .json",
+            advice="name it so, or write its lines with jq --compact-output '.[]' FILE > log.jsonl",
         )
     try:
         is_lines = isinstance(json.loads(begin), dict)

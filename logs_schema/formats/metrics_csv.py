@@ -35,7 +35,7 @@ from logs_schema.formats.describing import ABSOLUTE_CLOCK, describe
 from logs_schema.formats.fields import csv_names
 from logs_schema.formats.files import find_files, head
 from logs_schema.formats.instant_units import likely_unit, unit_notice
-from logs_schema.formats.json_lines import JSON_LINES
+from logs_schema.formats.json_documents import JSON_LINES
 from logs_schema.formats.mapping import MappedMetric, MetricsMapping, chunks_of, mapping_of, without_gateway
 from logs_schema.formats.metric_lines import (
     SEPARATOR_LINE,

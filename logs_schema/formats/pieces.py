@@ -1,7 +1,7 @@
 """A log cut into pieces that tasks of their own read: spans of lines of a large text file, and small files together.
 
-A file is cut after a newline, so no line belongs to two pieces. Compressed files, Parquet, and files whose lines have
-no end within reach stay whole.
+A file is cut after a newline, so no line belongs to two pieces. Compressed files, Parquet, documents of JSON, and files
+whose lines have no end within reach stay whole.
 """
 
 from collections.abc import Iterator, Sequence
@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from logs_schema.formats.files import MAX_LINE_LETTERS, is_plain_text, lines_in, numbered_lines, read_errors
+from logs_schema.formats.json_documents import holds_documents
 
 PIECE_BYTES = 1 << 25
 """Of a file, about; a task holds so much text in memory."""
@@ -72,7 +73,7 @@ def lines_of_span(path: Path, span: Span | None) -> Iterator[tuple[int, str]]:
 
 def _spans(path: Path, size: int) -> list[Span]:
     """The spans of a large text file; none where it cannot be cut."""
-    if not is_plain_text(path):
+    if not is_plain_text(path) or holds_documents(path):
         return []
     found: list[Span] = []
     begin, line = 0, 1

@@ -8,6 +8,7 @@ seconds, decimals and days are texts.
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import timedelta
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +18,8 @@ import pyarrow.parquet as pq
 from logs_schema.errors import FormatError, first
 from logs_schema.formats.fields import CsvLines, csv_names
 from logs_schema.formats.files import head
-from logs_schema.formats.json_lines import JSON_LINES, refuse_other_content
+from logs_schema.formats.json_documents import JSON_LINES, holds_documents, objects_of
+from logs_schema.formats.json_lines import refuse_other_content
 from logs_schema.formats.pieces import Span, lines_of_span
 from logs_schema.formats.reading import BadRow
 from logs_schema.formats.request_mapping import RequestMapping
@@ -36,16 +38,19 @@ def is_json(path: Path) -> bool:
 
 
 def lines_of(path: Path, span: Span | None = None) -> Iterator[tuple[int, str]]:
-    """The lines of a file or of a span of it, or the rows of Parquet, with their numbers from 1."""
-    is_rows = path.name.endswith(PARQUET)
-    return enumerate(_rows(path, BATCH_ROWS), 1) if is_rows else lines_of_span(path, span)
+    """The lines of a file or of a span of it, the rows of Parquet or the objects of a JSON document, with numbers
+    from 1."""
+    if path.name.endswith(PARQUET):
+        return enumerate(_rows(path, BATCH_ROWS), 1)
+    return enumerate(objects_of(path), 1) if holds_documents(path) else lines_of_span(path, span)
 
 
 def first_lines(path: Path) -> list[str]:
-    """The first lines of a file, or rows of Parquet."""
-    if not path.name.endswith(PARQUET):
+    """The first lines of a file, rows of Parquet or objects of a JSON document."""
+    is_parquet = path.name.endswith(PARQUET)
+    if not is_parquet and not holds_documents(path):
         return head(path)
-    return [line for line, _ in zip(_rows(path, HEAD_ROWS), range(HEAD_ROWS), strict=False)]
+    return list(islice(_rows(path, HEAD_ROWS) if is_parquet else objects_of(path), HEAD_ROWS))
 
 
 def field_reader(path: Path, mapping: RequestMapping) -> tuple[Fields, int]:
@@ -58,7 +63,8 @@ def field_reader(path: Path, mapping: RequestMapping) -> tuple[Fields, int]:
             _refuse_absent(path, mapping, file.schema_arrow.names)
         return _chosen(json_fields, mapping), 0
     if path.name.endswith(JSON_LINES):
-        refuse_other_content(path)
+        if not holds_documents(path):
+            refuse_other_content(path)
         return _chosen(json_fields, mapping), 0
     if mapping.line is not None:
         refuse_other_content(path)

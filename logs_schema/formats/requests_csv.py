@@ -1,5 +1,5 @@
-"""Jobs, tasks or pods of any system in CSV files, JSON lines, lines of text or Parquet, with a mapping (TOML) beside
-them: a line, or row, a request.
+"""Jobs, tasks or pods of any system in CSV files, JSON, lines of text or Parquet, with a mapping (TOML) beside them: a
+line, row or object a request.
 
     schedtwin import requests_csv jobs.csv mapping.toml nodes.csv --out archive
 
@@ -7,6 +7,8 @@ Readings of the format:
 
 * The mapping (`logs_schema.formats.request_mapping`) names for every column of `requests` the log's column, its unit,
   and what its texts mean. Columns that it does not name are not read.
+* JSON is an object a line, or one document with a list of them, as `kubectl get --output json` and `sacct --json`
+  print: its objects are numbered as lines are. A document that breaks off is refused as a whole.
 * Without a column for `request_id` the id is the file's name and the line, `jobs.csv:12`. Where several of the files
   have one name it is their path below the folder that all files share, `2024-03-01/jobs.csv:12`, as in the quarantine:
   such ids depend on which files are imported together.

@@ -81,6 +81,16 @@ def test_the_mean_run_of_the_other_state_is_that_of_the_log(ratio: float) -> Non
     assert found.shift == pytest.approx(np.log(ratio), abs=0.08)
 
 
+def test_runs_that_begin_together_may_leave_no_doubt_of_the_state() -> None:
+    """Thirty of one instant are sure of it to the last digit."""
+    random = np.random.default_rng(0)
+    at_s = np.floor(arrivals(random, 3_000) / 60.0) * 60.0
+    residual = 3.0 * (at_s // 2_000.0 % 2.0) + random.normal(0.0, 0.05, len(at_s))
+    law, likelihood = fit_switching(at_s, residual)
+    assert law.shift == pytest.approx(3.0, rel=0.01)
+    assert np.isfinite(likelihood)
+
+
 def test_what_diffuses_stays_a_diffusion() -> None:
     random = np.random.default_rng(3)
     at_s = arrivals(random)

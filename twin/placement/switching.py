@@ -189,7 +189,7 @@ def _by_earlier(tried: Sequence[Switching], gap_s: np.ndarray, odds: np.ndarray)
 
 def _likelihood(chance: np.ndarray, runs: _States) -> np.ndarray:
     """[settings] log likelihood of runs of which the chance of the other state is known."""
-    found: np.ndarray = np.sum(
-        np.logaddexp(np.log1p(-chance) + runs.usual, np.log(chance) + runs.other), axis=0
-    )
+    with np.errstate(divide="ignore"):  # of a state that is certain
+        logs = np.logaddexp(np.log1p(-chance) + runs.usual, np.log(chance) + runs.other)
+    found: np.ndarray = np.sum(logs, axis=0)
     return found
