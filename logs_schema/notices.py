@@ -10,13 +10,15 @@ from logs_schema.errors import first
 from logs_schema.formats.describing import RELATIVE_CLOCK
 from logs_schema.formats.instant_units import date_meant
 from logs_schema.formats.pool_size import guesses
+from logs_schema.redirections import COLUMNS, class_of_node, redirected
 from logs_schema.tables import NODES, REQUESTS, TABLES
 
 EARLIEST_YEAR, LATEST_YEAR = 1985, 2100
 """Of a log with dates: before and after, instants count from a hidden time zero, or are of another unit."""
 
-MOST_FOREIGN = 0.02
-"""Share of the newest day's requests on nodes that the inventory lacks, above which it is said at once."""
+MOST_FOREIGN, MOST_REDIRECTED = 0.02, 0.02
+"""Shares of the newest day's requests on nodes that the inventory lacks, and on others than they were offered to, above
+which it is said at once."""
 FAR_OVER = 1.5
 """A guessed capacity so many times the median use, or the largest request, is named as too large perhaps."""
 
@@ -26,8 +28,8 @@ def notices_of(archive: Archive) -> list[str]:
     numbers = list(_dates_as_numbers(archive))
     return [
         *archive.facts.get("notices", ()), *(numbers or _without_dates(archive)), *_without_nodes(archive),
-        *_without_cores(archive), *_guessed_sizes(archive), *_not_listed(archive), *_sites_apart(archive),
-        *_not_found(archive), *_not_utf8(archive), *_not_read(archive),
+        *_without_cores(archive), *_guessed_sizes(archive), *_not_listed(archive), *_redirected(archive),
+        *_sites_apart(archive), *_not_found(archive), *_not_utf8(archive), *_not_read(archive),
     ]  # fmt: skip
 
 
@@ -106,6 +108,22 @@ def _not_listed(archive: Archive) -> Iterator[str]:
         yield (
             f"{num_foreign / num_named:.0%} of the requests of {days[-1]} that name a node name one that is not in the "
             f"inventory ({first(sorted(foreign))}): nothing is learned from them; list all nodes in nodes.csv"
+        )
+
+
+def _redirected(archive: Archive) -> Iterator[str]:
+    """That many of the newest day's requests ran elsewhere than they were offered to."""
+    days = archive.days(REQUESTS.name)
+    class_of, num_known, num_elsewhere = class_of_node(archive), 0, 0
+    for batch in archive.scan(REQUESTS.name, days=days[-1:], columns=COLUMNS) if days else ():
+        elsewhere = redirected(batch, class_of).drop_null()
+        num_known += len(elsewhere)
+        num_elsewhere += pc.sum(elsewhere).as_py() or 0
+    if num_elsewhere > MOST_REDIRECTED * num_known:
+        yield (
+            f"{num_elsewhere / num_known:.0%} of the requests of {days[-1]} ran on another node (ran_node) than they "
+            "were offered to (offered_node); twins have requests run where they are offered to, and take these runs "
+            "for that node's: where the node that they ran on is the decision, import the log without offered_node"
         )
 
 

@@ -39,6 +39,7 @@ class Thresholds:
         reaction: Largest correlation of acceptance residuals with how the agent's last requests were served.
         repeats: Largest share of the requests that repeat failed ones.
         awaited: Largest share of the requests that await the end of their agent's last one, beyond what is modelled.
+        redirected: Largest share of the requests that ran elsewhere than they were offered to.
         horizon: State distance in deviations, over the floor.
         rank_correlation: Least Spearman correlation of policies' values with the truth.
         value_error: Mean absolute error of policies' values against the truth.
@@ -72,6 +73,7 @@ class Thresholds:
     reaction: float = 0.05
     repeats: float = 0.03
     awaited: float = 0.05
+    redirected: float = 0.05
     horizon: float = 0.10
     rank_correlation: float = 0.97
     value_error: float = 0.02

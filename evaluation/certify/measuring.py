@@ -40,6 +40,7 @@ from evaluation.certify.offloading import offload_lines
 from evaluation.certify.rankings import SECTION as POLICIES
 from evaluation.certify.rankings import ranking_lines
 from evaluation.certify.reactions import reaction_line
+from evaluation.certify.redirected import redirected_line
 from evaluation.certify.retries import repeat_line
 from evaluation.certify.simulating import Simulation
 from evaluation.certify.since_training import explained, last_windows
@@ -219,7 +220,8 @@ def measure(
 
         one_step, since_training = explained(one_step, in_training)
         rested = resting_on(clone, [*resting, *offload])
-        lines = [*answer_lines(trio, config), *one_step, clone, *rested, *horizon]
+        where_run = redirected_line(archive, chosen.days, config)
+        lines = [*answer_lines(trio, config), *one_step, where_run, clone, *rested, *horizon]
     charts = {
         ANSWERS: (*distribution_charts(trio), pairs_chart(trio, COLUMNS)),
         CALIBRATION: calibration_charts,

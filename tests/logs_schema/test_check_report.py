@@ -125,11 +125,12 @@ def test_requests_at_sites_that_no_node_is_of_are_named(tmp_path):
 def test_decisions_and_candidates_that_the_inventory_does_not_know_are_named(tmp_path):
     row = request(1, 0, offered_node="n7", candidates=["n1", "small", "n1;n2"])
     report = checked(tmp_path, [row, request(2, 200, candidates=["n1"])])
-    said, offered, allowed = report.warnings
+    said, elsewhere, offered, allowed = report.warnings
     assert (
         "50% of the requests of 2020-01-01 that name a node name one that is not in the inventory (n7)"
         in said
     )
+    assert "50% of the requests of 2020-01-01 ran on another node (ran_node)" in elsewhere
     assert "offered to nodes that are not in the inventory: n7" in offered
     assert "candidates are no nodes (or classes of nodes) of the inventory: n1;n2;" in allowed
 

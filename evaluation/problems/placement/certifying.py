@@ -18,6 +18,7 @@ from evaluation.certify.model_class import SECTION as MODEL_CLASS
 from evaluation.certify.offloading import SECTION as OFFLOAD
 from evaluation.certify.rankings import SECTION as POLICIES
 from evaluation.certify.reactions import SECTION as REACTIONS
+from evaluation.certify.redirected import SECTION as REDIRECTED
 from evaluation.certify.retries import SECTION as REPEATS
 from evaluation.jobs.unfinished import NOTHING_KEPT, Unfinished
 from evaluation.problems.placement.spreading import spread_in_words, spread_of
@@ -35,6 +36,8 @@ ABOUT = {
     REACTIONS: "Residuals of acceptance should be independent of how the agent's last requests were served.",
     REPEATS: "Requests should not come again because others failed, but where the twin repeats what fails in it: "
     "else it replays the logged ones whatever a policy does.",
+    REDIRECTED: "The twin has requests run where they are offered to; where nodes pass them on, or a scheduler decides "
+    "anew, the log shows of a node what is not to be had by choosing it.",
     CLOSED: "A clone of the logged behaviour decides in the twin, from logged states on; the log is the behaviour "
     "itself in the real system. Logged decisions are not replayed: they were reactions to logged run times.",
     OFFLOAD: "Share of requests that ran away from home, over the 12 parts of the day, a clone deciding.",
