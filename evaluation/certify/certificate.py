@@ -9,6 +9,7 @@ from evaluation.certify.config import CertifyConfig
 from evaluation.certify.family import overall, settled
 from evaluation.certify.lines import NO_CLONE, Verdict
 from evaluation.certify.lines import Line as Line
+from evaluation.certify.since_training import since_training
 from evaluation.comparison.report import Chart
 from logs_schema import Archive
 from logs_schema.errors import SchedtwinError
@@ -115,7 +116,7 @@ def certificate_of(
     notes: Sequence[str] = (),
     refusal: str = "",
     beside: Sequence[str] = (),
-    since_training: str = "",
+    in_training: Mapping[str, Verdict] | None = None,
 ) -> Certificate:
     """The certificate of some lines.
 
@@ -125,8 +126,8 @@ def certificate_of(
         charts: Section -> its charts, if any.
         config: Configuration of the certificate.
         twin, archive: Content hashes.
-        train_days, days, partners, num_requests, notes, refusal, beside, since_training: As in
-            `Certificate`.
+        train_days, days, partners, num_requests, notes, refusal, beside: As in `Certificate`.
+        in_training: Verdicts on training days of lines that fail, see `since_training.held_against_training`.
     """
     lines = settled(lines, len(days))
     names = dict.fromkeys(line.section for line in lines)
@@ -144,7 +145,7 @@ def certificate_of(
         twin=twin,
         archive=archive,
         beside=tuple(beside),
-        since_training=since_training,
+        since_training=since_training(lines, in_training or {}),
     )
 
 

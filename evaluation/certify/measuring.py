@@ -6,7 +6,7 @@ Values of fixed policies. The population.
 
 import datetime as dt
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 
@@ -32,7 +32,7 @@ from evaluation.certify.generating import population_lines
 from evaluation.certify.held_out import HeldOutDays, end_of_log_s, hold_out
 from evaluation.certify.horizons import SECTION as HORIZON
 from evaluation.certify.horizons import horizon_lines
-from evaluation.certify.lines import Line
+from evaluation.certify.lines import Line, Verdict
 from evaluation.certify.logged_days import HeldOutDay, real_days
 from evaluation.certify.model_class import model_class_lines
 from evaluation.certify.offloading import SECTION as OFFLOAD
@@ -43,7 +43,7 @@ from evaluation.certify.reactions import reaction_line
 from evaluation.certify.redirected import redirected_line
 from evaluation.certify.retries import repeat_line
 from evaluation.certify.simulating import Simulation
-from evaluation.certify.since_training import explained, last_windows
+from evaluation.certify.since_training import held_against_training, last_windows
 from evaluation.certify.tested_system import SystemUnderTest, of_twin, seen_in_full
 from evaluation.certify.two_samples import pairs_chart
 from evaluation.comparison.formatting import share_in_words
@@ -69,14 +69,14 @@ ALL = 0.9
 @dataclass(frozen=True)
 class MeasuredSections:
     """Measurements of a system under test: lines, charts by section, notes, number of requests and of unknown ones, and
-    whether what fails held in training (`since_training.py`)."""
+    the verdicts on training days of what fails (`since_training.py`)."""
 
     lines: tuple[Line, ...]
     charts: Mapping[str, tuple[Chart, ...]]
     notes: tuple[str, ...] = ()
     num_requests: int = 0
     num_unknown: int = 0
-    since_training: str = ""
+    in_training: Mapping[str, Verdict] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -218,7 +218,7 @@ def measure(
             told = forecast(tested, behaviour, past, seed=config.seed, known_until_s=end_s)
             return _one_step(told, config, encoding.cluster)[0]
 
-        one_step, since_training = explained(one_step, in_training)
+        one_step, verdicts_before = held_against_training(one_step, in_training)
         rested = resting_on(clone, [*resting, *offload])
         where_run = redirected_line(archive, chosen.days, config)
         lines = [*answer_lines(trio, config), *one_step, where_run, clone, *rested, *horizon]
@@ -231,7 +231,7 @@ def measure(
     }
     played = share_played(archive, chosen, len(forecasts.unit), sum(len(day.logged.known) for day in held))
     return MeasuredSections(
-        tuple(lines), charts, played, len(trio.real.unit), int((~forecasts.known).sum()), since_training
+        tuple(lines), charts, played, len(trio.real.unit), int((~forecasts.known).sum()), verdicts_before
     )
 
 

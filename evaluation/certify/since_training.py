@@ -6,7 +6,7 @@ example. Only one-step lines are compared, as they need nothing but the logged s
 so a pass there is no evidence for the twin; their last windows are taken, as many requests as were held out.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
 
@@ -42,25 +42,51 @@ def last_rows(windows: Windows, num_requests: int) -> list[np.ndarray]:
     return [chosen[day == one] for one in np.unique(day)]
 
 
-def explained(lines: Sequence[Line], in_training: Callable[[], Sequence[Line]]) -> tuple[list[Line], str]:
-    """One-step lines whose failures are held against the training days, and what follows in words.
+def key_of(line: Line) -> str:
+    """What a line is known by in a certificate."""
+    return f"{line.section}: {line.name}"
+
+
+def held_against_training(
+    lines: Sequence[Line], in_training: Callable[[], Sequence[Line]]
+) -> tuple[list[Line], dict[str, Verdict]]:
+    """One-step lines whose failures are held against the training days.
 
     Args:
         lines: Of the held-out days, each with its own verdict.
         in_training: Returns the same lines on training days; called where a line fails.
+
+    Returns:
+        The lines, those that fail with a remark on training days; and the verdicts there of these, by `key_of`: not
+        applicable where the training days do not tell.
     """
     if all(line.verdict is not Verdict.FAIL for line in lines):
-        return list(lines), ""
-    before = {(line.section, line.name): line for line in in_training()}
-    found, verdicts = [], set()
+        return list(lines), {}
+    before = {key_of(line): line for line in in_training()}
+    found, verdicts = [], dict[str, Verdict]()
     for line in lines:
-        then = before.get((line.section, line.name))
-        if line.verdict is not Verdict.FAIL or then is None or then.judged.value is None:
-            found.append(line)
-            continue
-        verdicts.add(then.verdict)
-        compared = f"on training days {number(then.judged.value)}: {then.verdict.value}"
-        found.append(line.with_remark(compared))
+        if line.verdict is Verdict.FAIL:
+            then = before.get(key_of(line))
+            verdicts[key_of(line)] = Verdict.NOT_APPLICABLE
+            if then is not None and then.judged.value is not None:
+                verdicts[key_of(line)] = then.verdict
+                line = line.with_remark(f"on training days {number(then.judged.value)}: {then.verdict.value}")
+        found.append(line)
+    return found, verdicts
+
+
+def since_training(lines: Sequence[Line], in_training: Mapping[str, Verdict]) -> str:
+    """What follows from the one-step lines that fail, in words; empty where none does.
+
+    Args:
+        lines: Of a certificate, their verdicts corrected for their number: one that fails on its own alone, as it may
+            by chance, says nothing of the twin's form.
+        in_training: The verdicts on training days, as of `held_against_training`.
+    """
+    failed = {key_of(line) for line in lines if line.verdict is Verdict.FAIL}
+    verdicts = {verdict for name, verdict in in_training.items() if name in failed}
+    if not verdicts:
+        return ""
     if Verdict.FAIL in verdicts:
-        return found, WRONG_FORM
-    return found, CHANGED if verdicts == {Verdict.PASS} else OPEN
+        return WRONG_FORM
+    return CHANGED if verdicts == {Verdict.PASS} else OPEN

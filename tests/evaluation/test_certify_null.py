@@ -12,13 +12,14 @@ import pytest
 from evaluation.certify.certificate import certificate_of
 from evaluation.certify.cloned_behaviour import fit_behaviour
 from evaluation.certify.config import CertifyConfig
+from evaluation.certify.family import settled
 from evaluation.certify.forecasting import forecast
 from evaluation.certify.held_out import hold_out
 from evaluation.certify.lines import Verdict
 from evaluation.certify.logged_days import real_days
 from evaluation.certify.measuring import measure
 from evaluation.certify.simulating import Simulation
-from evaluation.certify.since_training import CHANGED, WRONG_FORM
+from evaluation.certify.since_training import CHANGED, WRONG_FORM, since_training
 from evaluation.certify.tested_system import seen_in_full
 from evaluation.commands.bench_worlds import EXAMPLES
 from evaluation.problems.placement.certifying import ABOUT
@@ -134,19 +135,20 @@ def test_sharing_taken_for_queueing_fails_its_line(made):
     assert one_step(made, made.tested, made.archives[1])[BESIDE] is Verdict.FAIL
 
 
-def since_training(tested, archive) -> str:
+def said_since_training(tested, archive) -> str:
     chosen = hold_out(archive, TRAIN, None, replace(QUICK, max_days=4))
-    return measure(tested, archive, chosen, QUICK, SilentProgress()).since_training
+    found = measure(tested, archive, chosen, QUICK, SilentProgress())
+    return since_training(settled(found.lines, len(chosen.days)), found.in_training)
 
 
 def test_a_change_since_training_is_told_from_a_wrong_form(made, tmp_path):
-    assert since_training(means_swapped(made.tested, 0, 1), made.archives[0]) == WRONG_FORM
+    assert said_since_training(means_swapped(made.tested, 0, 1), made.archives[0]) == WRONG_FORM
     world = made.worlds[0]
     nodes = tuple(node.name for node in world.nodes)
     slowing = replace(world, drift=Drift(slowing=0.99, slowing_node=nodes))
     simulate(slowing, 6, "mix", 0, tmp_path / "slowing")
     archive = Archive(tmp_path / "slowing")
-    assert since_training(true_twin(archive, slowing, TRAIN), archive) == CHANGED
+    assert said_since_training(true_twin(archive, slowing, TRAIN), archive) == CHANGED
 
 
 def test_the_system_under_test_gives_the_same_forecasts_for_the_same_seed(made):

@@ -105,5 +105,5 @@ def certify(
         lines, ABOUT, charts, config, twin=twin_hash, archive=archive.content_hash,
         train_days=encoding.train_days, days=chosen.days, partners=chosen.partners,
         num_requests=measured.num_requests, notes=notes, beside=[POPULATION],
-        since_training=measured.since_training,
+        in_training=measured.in_training,
     )  # fmt: skip
