@@ -99,10 +99,14 @@ class Coverage:
 
 
 def _is_given(name: str, batch: pa.RecordBatch) -> pa.Array:
-    """Whether each value is given: not null, a status not `unknown`, a finish with its start: it tells the run time."""
+    """Whether each value is given: not null, a status not `unknown`, an answer or that status, a finish with its start,
+    which tells the run time."""
     if name == "status":
         return pc.not_equal(batch[name].cast(pa.string()), "unknown").fill_null(False)
     given = pc.is_valid(batch[name])
+    if name == "accepted":  # a status may say so, too
+        is_rejected = pc.equal(batch["status"].cast(pa.string()), "rejected").fill_null(False)
+        return pc.or_(given, is_rejected)
     return pc.and_(given, pc.is_valid(batch["start"])) if name == "finish" else given
 
 

@@ -297,3 +297,31 @@ def test_a_log_that_never_says_where_requests_ran_is_told_from_one_of_unknown_no
         encoding = fit_encoding(archive, DAYS[:1])
         with pytest.raises(ConfigError, match=f"(?s){told}"):
             training_windows(archive, encoding, DAYS[:1], num_steps=4)
+
+
+def answered(tells: str) -> list[dict]:
+    """Requests of which every fourth is refused, which the log tells by `tells`, a column or both."""
+    rows = []
+    for number in range(200):
+        row = request(
+            number, number % 2, 60.0 * number, 30.0, offered_node=f"m{number % 3}", agent=f"a{number % 5}"
+        )
+        if number % 4 == 0:
+            row |= {"start": None, "finish": None, "status": "rejected" if "status" in tells else "unknown"}
+        rows.append(row | ({"accepted": number % 4 > 0} if "accepted" in tells else {}))
+    return rows
+
+
+def test_refusals_are_those_of_the_answers_or_of_the_statuses_where_only_these_tell(tmp_path: Path) -> None:
+    nodes = [{"node_id": f"m{i}", "site": "here", "tier": "pool", "cpu_cores": 4.0} for i in range(3)]
+    found = []
+    for tells in ("accepted and status", "accepted", "status"):
+        archive = archived(tmp_path / tells, nodes, answered(tells))
+        encoding = fit_encoding(archive, DAYS, granularity="node")
+        rows, _ = read_rows(archive, encoding, DAYS, known_until_s=day_start_s(DAYS[1]) + 86_400.0)
+        cluster = encoding.cluster
+        assert cluster.acceptance_of_scenario[0].min() == pytest.approx(0.75, abs=0.02)
+        found.append((cluster.acceptance_of_scenario, cluster.acceptance_of_agent, rows.status, rows.node))
+    for other in found[1:]:
+        for one, same in zip(found[0], other, strict=True):
+            np.testing.assert_array_equal(one, same)

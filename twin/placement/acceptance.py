@@ -5,7 +5,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from logs_schema.calendar import DAY_S
-from twin.placement.columns import amount, index_of, instant_s, label_index, outcomes
+from twin.placement.columns import amount, answers_of, index_of, instant_s, label_index, outcomes
 from twin.placement.discontent import discontent_along, fit_reaction
 from twin.placement.service_times import Acceptance, acceptances, offer_kind
 from twin.placement.types import Cluster, Reaction
@@ -29,7 +29,7 @@ def fit_acceptance(
     if np.any(named := node >= 0):
         site = label_index(rows, "site", cluster.sites)[named]
         kind[named] = offer_kind(cluster.site_of_node[node[named]] == site, cluster.is_cloud[node[named]])
-    accepted = pc.cast(pc.cast(rows["accepted"], pa.int8()), pa.float64()).to_numpy(zero_copy_only=False)
+    accepted = answers_of(rows)
     scenario = label_index(rows, "scenario", cluster.scenarios)
     names = pc.fill_null(pc.cast(rows["agent"], pa.string()), "").to_numpy(zero_copy_only=False).astype(str)
     usual = acceptances(accepted, kind, scenario, names, len(cluster.scenarios))

@@ -31,9 +31,24 @@ def vocabulary(values: Iterable[str | None]) -> tuple[str, ...]:
 
 
 def refused(rows: pa.Table) -> np.ndarray:
-    """[rows] bool: the log says that the node did not take the request."""
-    refused = pc.fill_null(pc.equal(rows["accepted"], False), False)
-    return np.asarray(refused.to_numpy(zero_copy_only=False), bool)
+    """[rows] bool: the log says that the node did not take the request: its answer, else its status."""
+    return np.asarray(answers_of(rows) == 0.0)
+
+
+def answers_of(rows: pa.Table) -> np.ndarray:
+    """[rows] 1 where the offer was accepted, 0 where not, NaN where the log does not say.
+
+    The log's answer; where it tells refusals by the status alone, that status, or that the request began or ended.
+    """
+    accepted = pc.cast(pc.cast(rows["accepted"], pa.int8()), pa.float64()).to_numpy(zero_copy_only=False)
+    status = pc.cast(rows["status"], pa.string())
+    is_rejected = pc.fill_null(pc.equal(status, "rejected"), False).to_numpy(zero_copy_only=False)
+    by_status = np.isnan(accepted) & is_rejected
+    if not by_status.any():
+        return accepted
+    known = pc.or_(pc.is_valid(rows["start"]), pc.is_valid(rows["finish"])).to_numpy(zero_copy_only=False)
+    told = np.where(is_rejected, 0.0, np.where(known, 1.0, np.nan))
+    return np.where(np.isnan(accepted), told, accepted)
 
 
 def label_index(rows: pa.Table, column: str, vocabulary: Sequence[str]) -> np.ndarray:
