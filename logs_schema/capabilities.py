@@ -107,7 +107,14 @@ def _is_given(name: str, batch: pa.RecordBatch) -> pa.Array:
     if name == "accepted":  # a status may say so, too
         is_rejected = pc.equal(batch["status"].cast(pa.string()), "rejected").fill_null(False)
         return pc.or_(given, is_rejected)
+    if name == "start":
+        return pc.or_(given, _implies_start(batch))
     return pc.and_(given, pc.is_valid(batch["start"])) if name == "finish" else given
+
+
+def _implies_start(batch: pa.RecordBatch) -> pa.Array:
+    """Whether finish and run time say when a request began, but for its arrival (see `implied_times`)."""
+    return pc.and_(pc.is_valid(batch["finish"]), pc.greater(batch["run_s"], 0.0).fill_null(False))
 
 
 def capability_matrix(

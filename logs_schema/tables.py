@@ -105,7 +105,9 @@ REQUESTS = TableSpec(
         _instant("start", "When the request began to run."),
         _instant("finish", "When the request ended; without a start, when it was given up."),
         _amount(
-            "run_s", "s", "Run time, where a log has it but not when it started; else finish - start says it."
+            "run_s",
+            "s",
+            "Run time, where a log lacks its start or finish: that follows from it and the other.",
         ),
         _label("status", "How it ended.", nullable=False, allowed=STATUSES),
         _label("ran_node", "Node it really ran on; the first one where there were several."),

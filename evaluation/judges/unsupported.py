@@ -9,17 +9,20 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 import jax
+import pyarrow as pa
 import pyarrow.compute as pc
 
 from evaluation.comparison.metrics import Metric
 from evaluation.judges.judge import Candidate, Evaluation, Judge
 from logs_schema import Archive
+from logs_schema.implied_times import with_implied_times
 
 
 def unspecified(archive: Archive, days: Sequence[dt.date]) -> dict[str, str]:
     """Needs of metrics (`comparison.decisions.NEEDS`) that no request of these days meets, with the reason."""
     statuses, silent = set[str](), dict.fromkeys(("accepted", "start", "finish"), True)
-    for batch in archive.scan("requests", days=days, columns=(*silent, "status")):
+    for part in archive.scan("requests", days=days, columns=(*silent, "arrival", "run_s", "status")):
+        batch = with_implied_times(pa.Table.from_batches([part]))
         statuses |= set(pc.unique(batch["status"]).to_pylist())
         silent = {name: silent[name] and batch[name].null_count == len(batch) for name in silent}
     found = {

@@ -325,3 +325,21 @@ def test_refusals_are_those_of_the_answers_or_of_the_statuses_where_only_these_t
     for other in found[1:]:
         for one, same in zip(found[0], other, strict=True):
             np.testing.assert_array_equal(one, same)
+
+
+def test_starts_that_run_times_imply_are_those_of_a_log_that_has_them(tmp_path: Path) -> None:
+    nodes = [{"node_id": f"m{i}", "site": "here", "tier": "pool", "cpu_cores": 4.0} for i in range(3)]
+    rows = [
+        request(i, i % 2, 50.0 * i, 20.0 + i % 7, offered_node=f"m{i % 3}", service=f"s{i % 2}")
+        for i in range(200)
+    ]
+    without = [row | {"start": None, "run_s": 20.0 + number % 7} for number, row in enumerate(rows)]
+    found = []
+    for name, made in (("with", rows), ("without", without)):
+        archive = archived(tmp_path / name, nodes, made)
+        encoding = fit_encoding(archive, DAYS, granularity="node")
+        read, _ = read_rows(archive, encoding, DAYS, known_until_s=day_start_s(DAYS[1]) + 86_400.0)
+        found.append((encoding.cluster.run_ratio, read.start_s, read.finish_s, read.status))
+    for one, same in zip(*found, strict=True):
+        np.testing.assert_array_equal(one, same)
+    assert np.isfinite(found[0][1]).all()

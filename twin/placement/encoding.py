@@ -57,7 +57,7 @@ MAX_ROWS = 1 << 20
 """Requests that estimates are made from, about at most; of more, stretches spread evenly over the training days."""
 COLUMNS = (
     "arrival", "site", "scenario", "agent", "service", "queue", "cpu_cores", "num_nodes", "requested_run_s",
-    "deadline_s", "candidates", "offered_node", "ran_node", "accepted", "start", "finish", "status",
+    "deadline_s", "candidates", "offered_node", "ran_node", "accepted", "start", "finish", "run_s", "status",
     "memory_gib", "gpus",
 )  # fmt: skip
 _ARRAYS = {name for name, each in Cluster.__dataclass_fields__.items() if each.type is np.ndarray}

@@ -19,6 +19,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from logs_schema import Archive
+from logs_schema.implied_times import with_implied_times
 from logs_schema.row_groups import RowGroup
 
 MAX_GROUPS, MIN_GROUPS, LEAST_STRETCH = 64, 16, 1_024
@@ -49,7 +50,8 @@ def pieces(
         each: Requests of a stretch, about; None: one stretch of every row group, however long.
 
     Returns:
-        Rows sorted by arrival, and a mask [rows] of those of the piece; the others were in flight when it began.
+        Rows sorted by arrival, with the times that their run times imply, and a mask [rows] of those of the piece; the
+        others were in flight when it began.
     """
     total = archive.num_rows_on(TABLE, days)
     if most is None or total <= most:
@@ -126,4 +128,4 @@ def _with_earlier(earlier: Sequence[pa.Table], rows: pa.Table) -> tuple[pa.Table
     held = [part for part in earlier if part.num_rows]  # an empty part may hold on to what it was cut from
     tables = [part.unify_dictionaries() for part in (*held, rows)]
     table = pa.concat_tables(tables, promote_options="permissive").unify_dictionaries()
-    return table, np.arange(table.num_rows) >= table.num_rows - rows.num_rows
+    return with_implied_times(table), np.arange(table.num_rows) >= table.num_rows - rows.num_rows
