@@ -2,7 +2,7 @@
 
 Everything that must agree about a column is derived from its declaration: the Arrow field with its unit
 (`arrow_field`), the checks that decide between archive and quarantine (`logs_schema.checks`), the
-documentation table (`logs_schema.documentation`) and random valid samples (`logs_schema.samples`).
+documentation table (`logs_schema.documentation`) and, in tests, random valid samples.
 
 Instants are `timestamp[us, UTC]`; durations are float64 seconds with the suffix `_s`. A null means *the log
 does not say*. It is never replaced by a guess.

@@ -18,8 +18,9 @@ def fit(problem: str, days: LoggedDays, *, seed: int = 0, **options: Any) -> Any
             queue starts next; "autoscaling", "orchestration", "assignment", or another whose fit is known
             (`twin.fits.add_fit`).
         days: To learn from; what happened after the last of them is not looked at.
-        seed: Of the fit.
-        options: Of the problem's own fit, see the functions in `twin.fits`; placement and ordering have some.
+        seed: Of placement's fit; the others draw nothing.
+        options: Of the problem's own fit, see the functions in `twin.fits`; placement, ordering and
+            orchestration have some.
 
     Returns:
         The twin. One of placement gives the log as a trajectory (`twin.history()`) and experience for a learner

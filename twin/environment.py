@@ -2,7 +2,8 @@
 
 Legality: an illegal action never reaches the problem; the first legal choice, or the nearest legal number, takes its
 place and the transition marks it as `illegal`.
-Ends: a stream that is done stays done. Its seats are inactive, its clock stands still, nothing in it changes.
+Ends: a stream that is done stays done. Its seats are inactive, its clock and what can be seen of it stand still; what a
+Response keeps to itself may go on, and must not show.
 Termination: an episode that ends for good is worth nothing after its last step. One that is cut short (truncated: the
 system it models goes on) is bootstrapped from what was seen last.
 Crediting: decisions are numbered `step * num_seats + seat`; outcomes come back under that number, however late.

@@ -53,5 +53,5 @@ def find_fit(problem: str) -> Fit:
     raise ConfigError(
         f"no twin of {problem!r} is fitted here",
         allowed="; ".join(f"{one.problem}: {one.decides}" for one in FITS),
-        advice=f"twin.fits.add_fit adds a problem; schedtwin fit --problem {problem} lists those with a kit",
+        advice="twin.fits.add_fit adds a problem",
     )

@@ -53,6 +53,9 @@ def add_output_arguments(parser: ArgumentParser) -> None:
     """Declare the arguments of every command again, so that they are accepted after the name of an action."""
     parser.add_argument("--json", action="store_true", default=SUPPRESS, help="print the result as JSON")
     parser.add_argument("--no-progress", action="store_true", default=SUPPRESS, help="show no progress")
+    parser.add_argument(
+        "-v", "--verbose", action="store_true", default=SUPPRESS, help="show where an error came from"
+    )
 
 
 def add_world_arguments(parser: ArgumentParser, preset: str) -> None:

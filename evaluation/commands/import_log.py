@@ -17,7 +17,8 @@ MANY = 0.05
 """Share of a table's rows from which on the first one that breaks a rule is shown."""
 MEANT = "other_row:", "duplicate_key"
 """Rules of rows that are left out by choice, or are kept elsewhere."""
-
+MAPPINGS = Path(__file__).parents[1] / "examples"
+"""Folders of shipped mappings."""
 
 LATER_DAYS = (
     "Days that came later: name their files beside the older ones, and --replace; a row that is in both is\n"
@@ -36,7 +37,11 @@ def add_arguments(parser: ArgumentParser) -> None:
     parser.epilog = "\n".join(("formats:", *lines, "", LATER_DAYS))
     parser.add_argument("format", metavar="FORMAT", help="format of the log (see below)")
     parser.add_argument(
-        "paths", metavar="PATH", nargs="+", type=Path, help="files of the log, or a folder of them"
+        "paths",
+        metavar="PATH",
+        nargs="+",
+        type=_or_shipped,
+        help="files of the log, or a folder of them; of a mapping also the name of a shipped one, slurm.toml say",
     )
     parser.set_defaults(publishes=True, if_taken=TO_ADD)
     add_out(
@@ -149,6 +154,14 @@ def _capacity(text: str) -> tuple[str, float]:
         return parse_capacity(text)
     except ConfigError as error:
         raise ArgumentTypeError(f"{error.what}; allowed: {error.allowed}") from error
+
+
+def _or_shipped(text: str) -> Path:
+    """The path; where nothing is there and a shipped mapping has its name, that."""
+    path = Path(text)
+    shipped = [MAPPINGS / kind / path.name for kind in ("requests", "metrics")]
+    there = [one for one in shipped if path.suffix == ".toml" and path == Path(path.name) and one.is_file()]
+    return path if path.exists() or not there else there[0]
 
 
 def _instant(text: str) -> datetime:

@@ -68,7 +68,7 @@ class TestDays:
 
 @dataclass(frozen=True)
 class ShiftPlan:
-    """Training days and the test days of every shift, disjoint in time."""
+    """Training days, and the test days of every shift after them; those of two shifts may overlap."""
 
     train_days: tuple[date, ...]
     shifts: tuple[TestDays, ...]
@@ -88,7 +88,7 @@ def parse_shifts(text: str) -> tuple[int, ...]:
             "not a list of time shifts",
             where=f"{text!r}: {first(wrong)}" if wrong else repr(text),
             allowed='whole days (d), weeks (w) or months of 30 days (m), 0 or more, such as "0d,1d,1w,30d"',
-            advice="a test day before the end of training would evaluate a policy on its training data",
+            advice="name the unit, as in 7d; test days lie after training, never within it",
         )
     return tuple(sorted({int(match[1]) * _DAYS_OF[match[2]] for match in matches if match is not None}))
 

@@ -223,9 +223,9 @@ class Kit:
         if judges and not self.takes_judges:
             raise ConfigError(
                 f"comparisons of the problem '{self.name}' take no judges of one's own: {', '.join(judges)}",
-                where="--judge",
+                where="judges, --judge",
                 allowed="problems whose kit has `takes_judges`",
-                advice="leave --judge out, or let `compare` and `judge` of the kit take judges",
+                advice="leave them out, or let `compare` and `judge` of the kit take judges",
             )
         return {"judges": judges} if judges else {}
 

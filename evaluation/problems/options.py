@@ -10,10 +10,11 @@ class ProblemOptions:
 
     Attributes:
         problem: placement (which node takes a request), ordering (which waiting job of a batch queue starts next),
-            autoscaling (the resources granted to deployments of an application), assignment (which edge takes each of
-            many requests at once) or another that has a kit (see evaluation/problems; default: ordering where the
-            archive has one pool only or the configuration has a table [order], autoscaling where the archive has
-            deployment_samples only, else placement).
+            autoscaling (the resources granted to deployments of an application), orchestration (dispatch by slots,
+            replicas by frames), assignment (which edge takes each of many requests at once) or another that has a kit
+            (see evaluation/problems; default: that of the configuration's table [order], [scale], [orchestration] or
+            [assign]; else ordering where the archive has one pool only, autoscaling where it has deployment_samples
+            only, else placement).
         processors: Of the ordering problem: size of the pool (default: the archive's nodes).
         pool: Of the ordering problem: class of the queue's nodes, where the archive has several.
     """

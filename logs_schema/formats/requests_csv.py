@@ -49,12 +49,8 @@ from logs_schema.hashing import file_hash
 from logs_schema.tables import NODES, REQUESTS
 
 NAME = "requests_csv"
-DESCRIPTION = (
-    "jobs, tasks or pods of any system: CSV, JSON lines, text (or .gz) or Parquet, with a mapping (TOML)"
-)
-EXPECTED = (
-    "CSV, JSON lines (.jsonl, .json) or Parquet (.parquet) with the columns that the mapping (.toml) names"
-)
+DESCRIPTION = "jobs, tasks or pods of any system: CSV, JSON, text (or .gz) or Parquet, with a mapping (TOML)"
+EXPECTED = "CSV, JSON (.jsonl, .json) or Parquet (.parquet) with the columns that the mapping (.toml) names"
 TAKES_CAPACITY = True
 LOGS = (".csv", ".jsonl", ".json", ".ndjson", ".tsv", ".psv", ".log", ".parquet")
 """How the files of a log end that are read from a folder."""

@@ -65,7 +65,7 @@ def advised_actor(example: Example, case: EdgeCloud, config: StepwiseConfig | No
 
 
 def advised_reader(case: EdgeCloud) -> Callable[[AdvisedObservation, Scaling], ChangeView]:
-    """As `orchestration_view.change_reader`; the last feature of a pair is 1 where a replica more of the service is
+    """As `view.change_reader`; the last feature of a pair is 1 where a replica more of the service is
     advised at the node, -1 where one less."""
     plain, num_services = change_reader(case), case.num_services
 

@@ -32,7 +32,7 @@ def beside_the_log(steps: Mapping[str, RungStep]) -> str:
 def _won(steps: Mapping[str, RungStep], is_trusted: bool) -> str:
     first, chosen = next(iter(steps)), chosen_of(steps)[0]
     if not steps[chosen].taken:
-        return f"{chosen}: {_fallen_back(steps, chosen)}"
+        return f"{chosen}: {_fallen_back(steps)}"
     if chosen != first:
         step = steps[chosen]
         caveat = "" if is_trusted else "; the twin failed its certificate"
@@ -66,7 +66,7 @@ def _guessed(steps: Mapping[str, RungStep]) -> str:
     )
 
 
-def _fallen_back(steps: Mapping[str, RungStep], clone: str) -> str:
+def _fallen_back(steps: Mapping[str, RungStep]) -> str:
     """Why the clone of the behaviour is handed over in place of what the ladder held at its end."""
     name = [name for name, step in steps.items() if step.taken][-1]
     step = steps[name]

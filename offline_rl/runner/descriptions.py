@@ -28,7 +28,8 @@ class Request:
             that agents ask for too much, each in a way of its own, less is expected.
         deadline_s: Largest useful time from arrival to finish; None without one.
         input_mib: Input to be sent to the node.
-        candidates: Names of the nodes that may run it; None allows all.
+        candidates: Names of the nodes that may run it; None: those that its queue used in the log, where queues are
+            bound to nodes, else all.
         agent: The sending agent; by default, and where it did not occur in training, any of the scenario.
     """
 
@@ -112,7 +113,7 @@ class Decision:
         nodes: Names of the described nodes, in order.
         scores: [nodes] float32 logits; comparable within this decision only, the largest legal one is chosen.
         legal: [nodes] bool: may take the request: known to the policy, available, a candidate, large enough.
-        num_out_of_range: Features (of legal nodes and of the request) outside the range seen in training.
+        num_out_of_range: Features (of legal nodes and of the request) outside the usual range of training.
         num_unknown: Labels of the request that did not occur in training.
         unlike: Whether the request itself is unlike those of training, whatever is in flight: a number of it out of
             its range, or a label that did not occur in training.
@@ -137,7 +138,7 @@ class Decision:
 
 @dataclass(frozen=True, slots=True)
 class OutOfRange:
-    """A feature outside the range seen in training; `node` is None for features of the request."""
+    """A feature outside the usual range of training; `node` is None for features of the request."""
 
     feature: str
     node: str | None
@@ -154,7 +155,7 @@ class Explanation:
         decision: The decision.
         features: Node -> feature -> value, as given to the policy.
         request: Feature -> value, as given to the policy.
-        out_of_range: What was outside the range seen in training.
+        out_of_range: What was outside the usual range of training.
         unknown: Kind of label -> the label that did not occur in training.
         illegal: Node -> why it may not take the request.
     """

@@ -35,8 +35,6 @@ LOAD = (
 )
 """Rows of a load [rows, nodes]: what is in flight on every node."""
 RECENT_WAIT, RECENT_STARTS = LOAD.index("recent_wait_s"), LOAD.index("recent_starts")
-
-"""1970-01-01 was a Thursday; the first Monday began this many seconds later."""
 SLACK = 1.000001
 """A demand may exceed a capacity by this factor; rounding must not decide."""
 MOST_SLACK = math.e**2

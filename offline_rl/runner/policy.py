@@ -291,7 +291,7 @@ def _why_illegal(known: table.NodeTable, seen: DecisionArrays, available: np.nda
         if name in reasons or seen.legal[row]:
             continue
         if not seen.candidate[row]:
-            reasons[name] = "not among the request's candidates"
+            reasons[name] = "not among the request's candidates, or the nodes of its queue"
         elif not seen.large_enough[row]:
             reasons[name] = "too small: its capacity, or that of its largest machine"
         elif not available[row]:

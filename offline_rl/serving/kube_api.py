@@ -140,7 +140,7 @@ class KubeApi:
             refused = KubeError(
                 f"the API refused {method} ({error.code})",
                 where=f"{self.url}{path}: {content}",
-                allowed="an account that may get deployments and patch deployments/scale"
+                allowed="an account with the rights of offline_rl/serving/deployment/autoscaling.yaml"
                 if error.code in (401, 403)
                 else "",
                 advice=ADVICE.get(error.code, f"see what the API says; {AGAIN}"),

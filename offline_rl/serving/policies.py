@@ -268,7 +268,7 @@ def _rule_beside(policy: Policy, rule: Policy, where: Path) -> Policy:
             "the bundle to fall back on holds no rule",
             where=str(where),
             allowed=", ".join(RULES),
-            advice="export one: schedtwin export POLICY --policy expected_on_time_tuned",
+            advice="export one: schedtwin export POLICY --policy expected_on_time_tuned --out RULE",
         )
     features = ("choice_features", "context_features")
     names = [

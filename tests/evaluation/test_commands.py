@@ -16,6 +16,7 @@ from evaluation.commands.engine_arguments import add_engine_arguments, refuse_id
 from evaluation.commands.settings import make_step, settings_of
 from evaluation.problems.kit import ExportOptions, StepPlan
 from evaluation.problems.placement.kit import PLACEMENT_KIT, export, trained
+from logs_schema import Archive
 from logs_schema.errors import ConfigError
 from logs_schema.product import read_manifest
 from offline_rl.contract import EXPECTED_ON_TIME
@@ -354,3 +355,23 @@ def test_inspect_shows_the_rule_that_stands_in_for_a_network(tmp_path, capsys):
     assert run("inspect", make_bundle(tmp_path / "bundle", stand_in=EXPECTED_ON_TIME)) == 0
     shown = " ".join(capsys.readouterr().out.split())
     assert f"the fallback rule where it has no answer, {EXPECTED_ON_TIME}" in shown
+
+
+def test_a_shipped_mapping_is_found_by_its_name_and_a_file_of_that_name_comes_first(
+    tmp_path, monkeypatch, capsys
+):
+    monkeypatch.chdir(tmp_path)
+    pods = [
+        {
+            "metadata": {"uid": "u", "creationTimestamp": "2024-03-01T12:00:00Z"},
+            "status": {"phase": "Pending"},
+        }
+    ]
+    (tmp_path / "pods.json").write_text(json.dumps({"items": pods}))
+    words = ["import", "requests_csv", "pods.json", "kubernetes.toml", "--capacity", "8", "--out"]
+    assert cli.main([*words, "archive"]) == 0
+    assert Archive(tmp_path / "archive").num_rows("requests") == 1
+    (tmp_path / "kubernetes.toml").write_text('[columns.arrival]\nsource = "absent"\n')
+    assert cli.main([*words, "other"]) == 1
+    assert "absent" in capsys.readouterr().out
+    assert cli.main(["import", "requests_csv", "pods.json", "no_such.toml", "--out", "none"]) == 2

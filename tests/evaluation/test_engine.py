@@ -133,7 +133,7 @@ def test_without_ray_it_is_said_what_to_install(monkeypatch: pytest.MonkeyPatch)
         tasks_on(engine_of("local-cluster", None, None), SilentProgress()),
     ):
         pass
-    assert "schedtwin[ray]" in caught.value.advice
+    assert "WHEEL[ray]" in caught.value.advice
 
 
 def test_other_versions_are_named() -> None:

@@ -50,7 +50,6 @@ class PopulationCheck(NamedTuple):
     held_out: StretchFigures
     low: StretchFigures
     high: StretchFigures
-    num_generated: int
 
     def outside(self) -> tuple[str, ...]:
         """Names of the figures that lie outside their generated range; undefined ones are left out."""
@@ -119,7 +118,7 @@ def check_population(
     known = ~np.isnan(values).all(axis=0)
     ends[:, known] = np.nanquantile(values[:, known], [0.5 - 0.5 * LEVEL, 0.5 + 0.5 * LEVEL], axis=0)
     real = stretch_figures(held_out, first_day, num_days, processors)
-    return PopulationCheck(real, StretchFigures(*ends[0]), StretchFigures(*ends[1]), num_generated)
+    return PopulationCheck(real, StretchFigures(*ends[0]), StretchFigures(*ends[1]))
 
 
 def _memory(share: np.ndarray, agent: np.ndarray) -> float:

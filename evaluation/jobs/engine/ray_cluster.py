@@ -12,6 +12,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from logs_schema.errors import ConfigError, first
+from logs_schema.extras import how_to_install
 from logs_schema.hashing import file_hash, json_hash
 
 CONNECT_S = 5.0
@@ -65,7 +66,7 @@ def _module() -> ModuleType:
             "Ray is not installed here",
             where="--on",
             allowed="without Ray: --workers N, processes of this machine",
-            advice="pip install 'schedtwin[ray]'",
+            advice=how_to_install("ray"),
         ) from error
     return ray
 

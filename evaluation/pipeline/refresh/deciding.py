@@ -207,7 +207,8 @@ def decide(
     measured = deciding.difference.low is not None
     if is_better or (accept == NOT_WORSE and measured and not is_worse):
         if rules:
-            advice = f"{', '.join(rules)} would be better than the new order: schedtwin export POLICY --rule"
+            export = f"schedtwin export POLICY --rule {rules[0]} --out BUNDLE"
+            advice = f"{', '.join(rules)} would be better than the new order: {export}"
             return Result.KEPT, f"{judgement}, but {advice}"
         return Result.EXPORTED, f"{ground}; {judgement}"
     return Result.KEPT, f"{judgement}, but {accept} is required"

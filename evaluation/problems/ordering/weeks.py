@@ -144,8 +144,8 @@ def _latest_anchor(jobs: Jobs, config: WeeksConfig, wanted: int) -> int:
             f"the log spans {end_day - first_day + 2} days, too few for one anchor",
             where=f"{config.num_train_days} training days, shift {largest} days, {config.num_test_days} test days",
             allowed=f"at least {needed} days",
-            advice="train on fewer or earlier days, choose shorter shifts, or dates further apart (num_train_days, "
-            "shifts, between; in a job's configuration in [order.weeks])",
+            advice="train on fewer or earlier days, choose shorter shifts, or dates further apart (--days, --shifts, "
+            "--between; in a job's configuration num_train_days, shifts, between in [order.weeks])",
         )
     return latest
 
