@@ -10,12 +10,14 @@ from logs_schema.errors import first
 from logs_schema.formats.describing import RELATIVE_CLOCK
 from logs_schema.formats.instant_units import date_meant
 from logs_schema.formats.pool_size import guesses
+from logs_schema.implied_times import with_implied_times
 from logs_schema.redirections import COLUMNS, class_of_node, redirected
 from logs_schema.tables import NODES, REQUESTS, TABLES
 
 EARLIEST_YEAR, LATEST_YEAR = 1985, 2100
 """Of a log with dates: before and after, instants count from a hidden time zero, or are of another unit."""
 
+TIMES = ("arrival", "start", "finish", "run_s", "status")
 MOST_FOREIGN, MOST_REDIRECTED = 0.02, 0.02
 """Shares of the newest day's requests on nodes that the inventory lacks, and on others than they were offered to, above
 which it is said at once."""
@@ -29,7 +31,8 @@ def notices_of(archive: Archive) -> list[str]:
     return [
         *archive.facts.get("notices", ()), *(numbers or _without_dates(archive)), *_without_nodes(archive),
         *_without_cores(archive), *_guessed_sizes(archive), *_not_listed(archive), *_redirected(archive),
-        *_sites_apart(archive), *_not_found(archive), *_not_utf8(archive), *_not_read(archive),
+        *_without_starts(archive), *_sites_apart(archive), *_not_found(archive), *_not_utf8(archive),
+        *_not_read(archive),
     ]  # fmt: skip
 
 
@@ -124,6 +127,24 @@ def _redirected(archive: Archive) -> Iterator[str]:
             f"{num_elsewhere / num_known:.0%} of the requests of {days[-1]} ran on another node (ran_node) than they "
             "were offered to (offered_node); twins have requests run where they are offered to, and take these runs "
             "for that node's: where the node that they ran on is the decision, import the log without offered_node"
+        )
+
+
+def _without_starts(archive: Archive) -> Iterator[str]:
+    """That most requests of the newest day that ended ran for an unknown time, since the log has no start of them."""
+    days = archive.days(REQUESTS.name)
+    num_ended, num_unknown = 0, 0
+    for part in archive.scan(REQUESTS.name, days=days[-1:], columns=TIMES) if days else ():
+        batch = with_implied_times(pa.Table.from_batches([part]))
+        ran = pc.is_in(pc.cast(batch["status"], pa.string()), value_set=pa.array(["completed", "failed"]))
+        ended = pc.and_(pc.is_valid(batch["finish"]), ran)
+        num_ended += pc.sum(ended).as_py() or 0
+        num_unknown += pc.sum(pc.and_(ended, pc.is_null(batch["start"]))).as_py() or 0
+    if 2 * num_unknown > num_ended:
+        yield (
+            f"{num_unknown / num_ended:.0%} of the requests of {days[-1]} that ended have no start: neither how long "
+            "they waited nor how long they ran is known, and twins learn neither; give start, or run_s beside finish; "
+            "where requests never wait, start is their arrival"
         )
 
 

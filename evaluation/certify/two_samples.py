@@ -28,6 +28,9 @@ KERNEL_ROWS = 1000
 PAIR_BINS = 8
 
 
+DISTANCES = ("Kolmogorov-Smirnov distance", "Wasserstein distance")
+
+
 class Trio(NamedTuple):
     """The compared samples: a real one, the twin's, and the real one of another day; with the same units."""
 
@@ -102,6 +105,10 @@ def distribution_lines(section: str, trio: Trio, config: CertifyConfig) -> list[
     for name in trio.real.sample.continuous:
         if _constant(trio, name):
             continue
+        if not all(np.isfinite(part.sample.continuous[name]).any() for part in trio[:3]):
+            reason = f"{name} is unknown of every request of the log, or of the twin"
+            lines += [not_applicable(section, f"{what} of {name}", reason) for what in DISTANCES]
+            continue
         measured, floor = (
             distribution_distances(
                 trio.real.sample.continuous[name],
@@ -112,10 +119,10 @@ def distribution_lines(section: str, trio: Trio, config: CertifyConfig) -> list[
             )
             for part in (trio.generated, trio.other)
         )
-        for what, unit, limit, one, two in (
-            ("Kolmogorov-Smirnov distance", "share", limits.kolmogorov_smirnov, measured[0], floor[0]),
-            ("Wasserstein distance", "deviations", limits.wasserstein, measured[1], floor[1]),
-        ):
+        for what, unit, limit, one, two in zip(
+            DISTANCES, ("share", "deviations"), (limits.kolmogorov_smirnov, limits.wasserstein), measured, floor,
+            strict=True,
+        ):  # fmt: skip
             lines.append(
                 against_floor(section, f"{what} of {name}", unit, one, two, trio.num_units, limit, intervals)
             )

@@ -124,7 +124,10 @@ def test_pods_that_have_ended_leave_no_doubt_and_half_letters_stop_no_import(tmp
     ended = [{"state": {"waiting": {}}}, {"state": {"terminated": {"finishedAt": "2024-03-01T12:01:00Z"}}}]
     created = {"creationTimestamp": "2024-03-01T12:00:00Z"}
     pods = [
-        {"metadata": {"uid": "u", **created}, "status": {"phase": "Succeeded", "containerStatuses": ended}},
+        {
+            "metadata": {"uid": "u", **created},
+            "status": {"phase": "Succeeded", "startTime": "2024-03-01T12:00:01Z", "containerStatuses": ended},
+        },
         {"metadata": {"uid": "v", **created, "labels": {"app": "web \ud83d"}}},  # an emoji, cut
     ]
     written(tmp_path, "nodes.csv", *NODES)
