@@ -31,8 +31,8 @@ def notices_of(archive: Archive) -> list[str]:
     return [
         *archive.facts.get("notices", ()), *(numbers or _without_dates(archive)), *_without_nodes(archive),
         *_without_cores(archive), *_guessed_sizes(archive), *_not_listed(archive), *_redirected(archive),
-        *_without_starts(archive), *_sites_apart(archive), *_not_found(archive), *_not_utf8(archive),
-        *_not_read(archive),
+        *_without_a_node(archive), *_without_starts(archive), *_sites_apart(archive), *_not_found(archive),
+        *_not_utf8(archive), *_not_read(archive),
     ]  # fmt: skip
 
 
@@ -127,6 +127,22 @@ def _redirected(archive: Archive) -> Iterator[str]:
             f"{num_elsewhere / num_known:.0%} of the requests of {days[-1]} ran on another node (ran_node) than they "
             "were offered to (offered_node); twins have requests run where they are offered to, and take these runs "
             "for that node's: where the node that they ran on is the decision, import the log without offered_node"
+        )
+
+
+def _without_a_node(archive: Archive) -> Iterator[str]:
+    """That many of the newest day's requests began on a node that the log does not name, though it names others."""
+    days = archive.days(REQUESTS.name)
+    num_begun, num_nowhere = 0, 0
+    for batch in archive.scan(REQUESTS.name, days=days[-1:], columns=("start", *COLUMNS)) if days else ():
+        begun = pc.is_valid(batch["start"])
+        nowhere = pc.and_(*(pc.is_null(batch[name]) for name in COLUMNS))
+        num_begun += pc.sum(begun).as_py() or 0
+        num_nowhere += pc.sum(pc.and_(begun, nowhere)).as_py() or 0
+    if MOST_FOREIGN * num_begun < num_nowhere < num_begun:
+        yield (
+            f"{num_nowhere / num_begun:.0%} of the requests of {days[-1]} that began name no node (offered_node, "
+            "ran_node): what they held is not seen, and nodes look emptier than they were"
         )
 
 
