@@ -121,10 +121,11 @@ def test_requests_wait_behind_one_that_does_not_fit_by_hand(asked, starts):
 
 @pytest.mark.slow
 def test_what_is_exported_from_a_log_of_shared_nodes_is_better_there_than_the_shortest_queue(tmp_path):
-    """The twin fails its certificate, as later requests slow runs that it has drawn already. Without how a crowd slows
-    runs, the rule from the log sends all to the same nodes, and had half of the shortest queue's share on time."""
+    """The twin draws works, so later requests slow runs that have begun: without, it did not pass its certificate.
+    Without how a crowd slows runs, the rule from the log sends all to the same nodes, and had half of the shortest
+    queue's share on time."""
     bundles, status = policies_of(KINDS["sharing"], 2, tmp_path, FEW_UPDATES)
-    assert status in {3, 4}
+    assert status == 0
     found = {(row.day, row.policy): row.on_time for row in rows_of("sharing", 2, bundles, status)}
     for day in ("next day", "four weeks"):
         assert found[day, SHORTEST] > found[day, LOGGED]
