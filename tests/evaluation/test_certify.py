@@ -88,7 +88,7 @@ def test_the_exit_status_is_the_verdict_and_the_page_is_written(made, status):
     assert certificate.partners == ("2024-01-03",)
     assert (made / "report.html").read_text() == (folder_beside(made / "twin") / "report.html").read_text()
     sections = {line.section for line in certificate.lines}
-    assert len(sections) == 11
+    assert len(sections) == 12
     for line in certificate.lines:
         silent = line.verdict is Verdict.NOT_APPLICABLE
         assert silent == (line.value.value is None), line.name
