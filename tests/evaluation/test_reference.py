@@ -169,9 +169,6 @@ def test_shared_cores_keep_the_promise_to_whom_nobody_follows():
     ran = np.isfinite(outcome.start_s[-1])
     promised_s = arrival_s + chosen.transfer_s[-1] + chosen.run_s[-1]
     assert ran.any()
-    print(
-        outcome.finish_s[-1], promised_s, chosen.wait_s[-1], outcome.start_s[-1], arrival_s, chosen.run_s[-1]
-    )
     np.testing.assert_allclose(outcome.finish_s[-1][ran], promised_s[ran], rtol=1e-3)
 
 
