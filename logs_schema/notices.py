@@ -1,6 +1,6 @@
 """What a person has to know of an archive at once, at its import and in its report: likely mistakes, in sentences."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -101,8 +101,8 @@ def _not_listed(archive: Archive) -> Iterator[str]:
         return
     known = pa.array({*nodes["node_id"].to_pylist(), *nodes["node_class"].to_pylist()}, pa.string())
     num_named, num_foreign, foreign = 0, 0, set[str]()
-    for batch in archive.scan(REQUESTS.name, days=days[-1:], columns=["offered_node", "ran_node"]):
-        named = pc.coalesce(*(pc.cast(batch[name], pa.string()) for name in ("offered_node", "ran_node")))
+    for batch in _newest(archive, COLUMNS):
+        named = pc.coalesce(*(pc.cast(batch[name], pa.string()) for name in COLUMNS))
         named = named.drop_null()
         others = named.filter(pc.invert(pc.is_in(named, value_set=known)))
         num_named, num_foreign = num_named + len(named), num_foreign + len(others)
@@ -114,11 +114,17 @@ def _not_listed(archive: Archive) -> Iterator[str]:
         )
 
 
+def _newest(archive: Archive, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
+    """The requests of the newest day."""
+    days = archive.days(REQUESTS.name)
+    return archive.scan(REQUESTS.name, days=days[-1:], columns=columns) if days else iter(())
+
+
 def _redirected(archive: Archive) -> Iterator[str]:
     """That many of the newest day's requests ran elsewhere than they were offered to."""
     days = archive.days(REQUESTS.name)
     class_of, num_known, num_elsewhere = class_of_node(archive), 0, 0
-    for batch in archive.scan(REQUESTS.name, days=days[-1:], columns=COLUMNS) if days else ():
+    for batch in _newest(archive, COLUMNS):
         elsewhere = redirected(batch, class_of).drop_null()
         num_known += len(elsewhere)
         num_elsewhere += pc.sum(elsewhere).as_py() or 0
@@ -134,7 +140,7 @@ def _without_a_node(archive: Archive) -> Iterator[str]:
     """That many of the newest day's requests began on a node that the log does not name, though it names others."""
     days = archive.days(REQUESTS.name)
     num_begun, num_nowhere = 0, 0
-    for batch in archive.scan(REQUESTS.name, days=days[-1:], columns=("start", *COLUMNS)) if days else ():
+    for batch in _newest(archive, ("start", *COLUMNS)):
         begun = pc.is_valid(batch["start"])
         nowhere = pc.and_(*(pc.is_null(batch[name]) for name in COLUMNS))
         num_begun += pc.sum(begun).as_py() or 0
@@ -150,7 +156,7 @@ def _without_starts(archive: Archive) -> Iterator[str]:
     """That most requests of the newest day that ended ran for an unknown time, since the log has no start of them."""
     days = archive.days(REQUESTS.name)
     num_ended, num_unknown = 0, 0
-    for part in archive.scan(REQUESTS.name, days=days[-1:], columns=TIMES) if days else ():
+    for part in _newest(archive, TIMES):
         batch = with_implied_times(pa.Table.from_batches([part]))
         ran = pc.is_in(pc.cast(batch["status"], pa.string()), value_set=pa.array(["completed", "failed"]))
         ended = pc.and_(pc.is_valid(batch["finish"]), ran)

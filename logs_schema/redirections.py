@@ -20,20 +20,16 @@ def class_of_node(archive: Archive) -> dict[str, str]:
     return {node: name for node, name in pairs if name}
 
 
-def redirected(rows: pa.Table | pa.RecordBatch, class_of: Mapping[str, str]) -> pa.Array:
+def redirected(rows: pa.RecordBatch, class_of: Mapping[str, str]) -> pa.Array:
     """[rows] whether a request ran elsewhere than it was offered to; null where the log does not say both.
 
     Args:
         rows: With `COLUMNS`.
         class_of: `class_of_node`: who was offered to a class of nodes and ran on one of them ran where it was to.
     """
-    offered, ran = (_flat(pc.cast(rows[name], pa.string())) for name in COLUMNS)
+    offered, ran = (pc.cast(rows[name], pa.string()) for name in COLUMNS)
     names = pa.array(list(class_of), pa.string())
     place = pc.index_in(ran, value_set=names)
     class_ran = pc.take(pa.array(list(class_of.values()), pa.string()), place)
     is_class = pc.fill_null(pc.equal(offered, class_ran), False)
     return pc.and_not(pc.not_equal(offered, ran), is_class)
-
-
-def _flat(column: pa.Array | pa.ChunkedArray) -> pa.Array:
-    return column.combine_chunks() if isinstance(column, pa.ChunkedArray) else column

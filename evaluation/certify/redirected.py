@@ -26,27 +26,20 @@ UNIT_US = 3_600_000_000
 
 
 def redirected_line(archive: Archive, days: Sequence[dt.date], config: CertifyConfig) -> Line:
-    """The line; it is deciding. One pass over the days; two numbers an hour are kept."""
-    class_of, num_of_hour, num_elsewhere = class_of_node(archive), dict[int, int](), dict[int, int]()
+    """The line; it is deciding."""
+    class_of, hours, moved = class_of_node(archive), [], []
     for batch in archive.scan("requests", days=days, columns=["arrival", *COLUMNS]):
         elsewhere = redirected(batch, class_of)
         known = pc.is_valid(elsewhere)
-        hour = np.asarray(pc.cast(pc.filter(batch["arrival"], known), pa.int64())) // UNIT_US
-        is_elsewhere = np.asarray(pc.filter(elsewhere, known), bool)
-        for one in np.unique(hour).tolist():
-            here = hour == one
-            num_of_hour[one] = num_of_hour.get(one, 0) + int(here.sum())
-            num_elsewhere[one] = num_elsewhere.get(one, 0) + int(is_elsewhere[here].sum())
-    if not num_of_hour:
+        hours.append(np.asarray(pc.cast(pc.filter(batch["arrival"], known), pa.int64())) // UNIT_US)
+        moved.append(np.asarray(pc.filter(elsewhere, known), float))
+    if not sum(map(len, moved)):
         return not_applicable(
             SECTION, NAME, "the log does not say both where requests were offered to and where they ran"
         )
-    total, moved = sum(num_of_hour.values()), sum(num_elsewhere.values())
-    unit = np.repeat(np.arange(len(num_of_hour)), list(num_of_hour.values()))
-    moved_of_hour = [np.arange(num) < num_elsewhere[hour] for hour, num in num_of_hour.items()]
-    values = np.concatenate(moved_of_hour).astype(float)
-    measured = mean_of(values, unit, len(num_of_hour))
+    values, (hour, unit) = np.concatenate(moved), np.unique(np.concatenate(hours), return_inverse=True)
+    measured = mean_of(values, unit, len(hour))
     return against_limit(
-        SECTION, NAME, "share", measured, len(num_of_hour), config.thresholds.redirected, config.intervals(),
-        deciding=True, reason=f"{moved:,} of {total:,} requests",
+        SECTION, NAME, "share", measured, len(hour), config.thresholds.redirected, config.intervals(),
+        deciding=True, reason=f"{values.sum():,.0f} of {len(values):,} requests",
     )  # fmt: skip

@@ -314,31 +314,6 @@ def test_a_finish_without_a_start_tells_no_run_time(tmp_path):
     assert capability(checked(tmp_path, rows), "run_times").fraction == 0.5
 
 
-@pytest.mark.parametrize(
-    ("changes", "says"),
-    [
-        ({"start": None}, True),
-        ({"start": None, "run_s": 90.0}, False),
-        ({"start": None, "status": "dropped"}, False),
-        ({}, False),
-    ],
-)
-def test_ends_of_which_no_start_is_known_are_named(tmp_path, changes, says):
-    report = checked(tmp_path, [request(number, 200 * number, **changes) for number in range(3)])
-    named = [line for line in report.warnings if "that ended have no start" in line]
-    assert len(named) == says
-    assert not says or named[0].startswith("100% of the requests of 2020-01-01")
-
-
-@pytest.mark.parametrize(("num_nowhere", "says"), [(0, False), (1, True), (4, False)])
-def test_runs_on_a_node_that_is_not_named_are_named_where_others_are(tmp_path, num_nowhere, says):
-    nowhere = {"offered_node": None, "ran_node": None}
-    rows = [request(number, 200 * number, **(nowhere if number < num_nowhere else {})) for number in range(4)]
-    named = [line for line in checked(tmp_path, rows).warnings if "name no node" in line]
-    assert len(named) == says
-    assert not says or named[0].startswith("25% of the requests of 2020-01-01 that began")
-
-
 def test_the_importers_limits_overrule_filled_columns(tmp_path):
     report = checked(tmp_path, [request(1, 0)], facts={"limits": {"true_waits": "simulated"}})
     line = capability(report, "true_waits")

@@ -1,0 +1,30 @@
+"""What a person has to know of a log at once: runs of which the log lacks the start or the node."""
+
+import pytest
+
+from tests.logs_schema.test_check_report import checked, request
+
+
+@pytest.mark.parametrize(
+    ("changes", "says"),
+    [
+        ({"start": None}, True),
+        ({"start": None, "run_s": 90.0}, False),
+        ({"start": None, "status": "dropped"}, False),
+        ({}, False),
+    ],
+)
+def test_ends_of_which_no_start_is_known_are_named(tmp_path, changes, says):
+    report = checked(tmp_path, [request(number, 200 * number, **changes) for number in range(3)])
+    named = [line for line in report.warnings if "that ended have no start" in line]
+    assert len(named) == says
+    assert not says or named[0].startswith("100% of the requests of 2020-01-01")
+
+
+@pytest.mark.parametrize(("num_nowhere", "says"), [(0, False), (1, True), (4, False)])
+def test_runs_on_a_node_that_is_not_named_are_named_where_others_are(tmp_path, num_nowhere, says):
+    nowhere = {"offered_node": None, "ran_node": None}
+    rows = [request(number, 200 * number, **(nowhere if number < num_nowhere else {})) for number in range(4)]
+    named = [line for line in checked(tmp_path, rows).warnings if "name no node" in line]
+    assert len(named) == says
+    assert not says or named[0].startswith("25% of the requests of 2020-01-01 that began")
