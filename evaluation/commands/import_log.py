@@ -44,6 +44,7 @@ def add_arguments(parser: ArgumentParser) -> None:
         help="files of the log, or a folder of them; of a mapping also the name of a shipped one, slurm.toml say",
     )
     parser.set_defaults(publishes=True, if_taken=TO_ADD)
+    parser.set_defaults(other_names=f"a file or folder, or a shipped mapping: {', '.join(_shipped())}")
     add_out(
         parser,
         "archive",
@@ -159,9 +160,13 @@ def _capacity(text: str) -> tuple[str, float]:
 def _or_shipped(text: str) -> Path:
     """The path; where nothing is there and a shipped mapping has its name, that."""
     path = Path(text)
-    shipped = [MAPPINGS / kind / path.name for kind in ("requests", "metrics")]
-    there = [one for one in shipped if path.suffix == ".toml" and path == Path(path.name) and one.is_file()]
-    return path if path.exists() or not there else there[0]
+    return path if path.exists() else _shipped().get(text, path)
+
+
+def _shipped() -> dict[str, Path]:
+    """The shipped mappings by their names."""
+    folders = (MAPPINGS / kind for kind in ("requests", "metrics"))
+    return {path.name: path for folder in folders for path in sorted(folder.glob("*.toml"))}
 
 
 def _instant(text: str) -> datetime:
