@@ -34,6 +34,10 @@ MOST_ANSWERS = 1 << 23
 """Logged answers of all nodes in memory at once, one a request; of more, windows are taken in turn."""
 MOST_SLOTS = 1 << 21
 """Slots of all nodes' books in memory at once."""
+CARRIED_TOGETHER = 32
+"""What was in flight as windows began is held in arrays of a multiple of so many rows."""
+WIDER = 2
+"""Programs for at most so many times the windows are used again."""
 RESOLUTION, LEAST_S = 0.01, 1e-3
 """Durations within one per cent, of a millisecond at least, count as equal."""
 RESOLUTION_OF_WHOLE = 0.02
@@ -90,41 +94,80 @@ def forecast(
     seed: int,
     known_until_s: float = np.inf,
 ) -> Forecast:
-    """Forecasts of every request with a known decision of some days, given as disjoint windows day by day.
+    """Forecasts of every request with a known decision of some days, as by a `Forecaster`."""
+    return Forecaster(tested, behaviour, seed=seed, known_until_s=known_until_s).forecast(parts)
+
+
+class Forecaster:
+    """Forecasts of every request with a known decision, of several days in one program where their windows are alike.
 
     Args:
         tested: The system under test.
         behaviour: A clone of the logged behaviour; its surprise at the logged decisions is recorded.
-        parts: The windows.
         seed: Seed of the draws.
         known_until_s: Seconds since 1970 of the end of the log. Draws that start or end later are censored, as they are
             in the log: otherwise only the log would lack its longest runs.
     """
-    whole, members = joined(parts), tested.num_members
-    num_draws = -(-NUM_DRAWS // members)
-    num_nodes = tested.encoding.cluster.num_nodes
-    slots = num_nodes * tested.encoding.problem.depth
-    most = max(1, min(MOST_ANSWERS // (num_nodes * whole.num_steps), MOST_SLOTS // slots))
-    width = min(most, whole.num_windows)
-    run = jax.jit(
-        lambda key, windows, table, model, params: _drawn(
-            key, tested._replace(model=model), behaviour._replace(params=params), windows, table, num_draws
+
+    def __init__(
+        self,
+        tested: SystemUnderTest,
+        behaviour: CloneBehaviour,
+        *,
+        seed: int,
+        known_until_s: float = np.inf,
+    ) -> None:
+        self._tested, self._behaviour = tested, behaviour
+        self._seed, self._known_until_s = seed, known_until_s
+        num_draws = -(-NUM_DRAWS // tested.num_members)
+        self._run = jax.jit(
+            lambda key, windows, table, model, params: _drawn(
+                key,
+                tested._replace(model=model),
+                behaviour._replace(params=params),
+                windows,
+                table,
+                num_draws,
+            )
         )
-    )
-    found = []
-    for begin in range(0, whole.num_windows, width):
-        here = np.arange(begin, min(begin + width, whole.num_windows))
-        windows = pad_windows(select(whole, here), whole.num_steps, width)
-        table = answers_of_history(windows, tested.encoding, whole)
-        key = jax.random.fold_in(jax.random.key(seed), begin) if begin else jax.random.key(seed)
-        drawn, clone, illegal = run(key, windows, table, tested.model, behaviour.params)
-        leaves = [*(np.moveaxis(leaf, 1, -1) for leaf in drawn), *clone, illegal]
-        found.append([np.asarray(leaf)[:, : len(here)] for leaf in leaves])
-    *drawn, surprise, entropy, illegal = (np.concatenate(turns, axis=1) for turns in zip(*found, strict=True))
-    rows = whole.valid() & ~illegal & (whole.node >= 0)
-    order, labels = _in_order(parts, rows)
-    made = _forecast(whole, rows, order, labels, [leaf[rows][order] for leaf in drawn], known_until_s)
-    return made._replace(surprise=surprise[rows][order], entropy=entropy[rows][order])
+        self._width: dict[int, int] = {}  # of the program for windows of so many steps
+
+    def forecast(self, parts: Sequence[Windows]) -> Forecast:
+        """Forecasts of some days, given as disjoint windows day by day."""
+        whole, tested = joined(parts), self._tested
+        num_steps, width = whole.num_steps, self._width_for(whole)
+        num_carried = -(-len(whole.carried.node) // CARRIED_TOGETHER) * CARRIED_TOGETHER
+        found = []
+        for begin in range(0, whole.num_windows, width):
+            here = np.arange(begin, min(begin + width, whole.num_windows))
+            windows = pad_windows(select(whole, here), num_steps, width, num_carried)
+            table = answers_of_history(windows, tested.encoding, whole)
+            key = jax.random.key(self._seed)
+            key = jax.random.fold_in(key, begin) if begin else key
+            drawn, clone, illegal = self._run(key, windows, table, tested.model, self._behaviour.params)
+            leaves = [*(np.moveaxis(leaf, 1, -1) for leaf in drawn), *clone, illegal]
+            found.append([np.asarray(leaf)[:, : len(here)] for leaf in leaves])
+        *drawn, surprise, entropy, illegal = (
+            np.concatenate(turns, axis=1) for turns in zip(*found, strict=True)
+        )
+        rows = whole.valid() & ~illegal & (whole.node >= 0)
+        order, labels = _in_order(parts, rows)
+        made = _forecast(
+            whole, rows, order, labels, [leaf[rows][order] for leaf in drawn], self._known_until_s
+        )
+        return made._replace(surprise=surprise[rows][order], entropy=entropy[rows][order])
+
+    def _width_for(self, whole: Windows) -> int:
+        """Windows that are followed at once: as many as there are, as memory allows, as before where they fit."""
+        problem, num_nodes = self._tested.encoding.problem, self._tested.encoding.cluster.num_nodes
+        most = max(
+            1, min(MOST_ANSWERS // (num_nodes * whole.num_steps), MOST_SLOTS // (num_nodes * problem.depth))
+        )
+        width = min(most, whole.num_windows)
+        before = self._width.get(whole.num_steps, 0)
+        if not width <= before <= WIDER * width:
+            self._width[whole.num_steps] = before = width
+        return before
 
 
 def ranks(

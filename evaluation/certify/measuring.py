@@ -26,7 +26,7 @@ from evaluation.certify.cloned_behaviour import clone_line, fit_behaviour, resti
 from evaluation.certify.closed_loop import SECTION as CLOSED
 from evaluation.certify.closed_loop import closed_trio, distance_lines, level_lines
 from evaluation.certify.config import CertifyConfig
-from evaluation.certify.forecasting import Forecast, forecast
+from evaluation.certify.forecasting import Forecast, Forecaster
 from evaluation.certify.generating import SECTION as POPULATION
 from evaluation.certify.generating import population_lines
 from evaluation.certify.held_out import HeldOutDays, end_of_log_s, hold_out
@@ -200,7 +200,8 @@ def measure(
     behaviour = fit_behaviour(tested, config, progress)
     with progress.stage("forecast them"):
         end_s = end_of_log_s(archive)
-        forecasts = forecast(tested, behaviour, parts, seed=config.seed, known_until_s=end_s)
+        forecaster = Forecaster(tested, behaviour, seed=config.seed, known_until_s=end_s)
+        forecasts = forecaster.forecast(parts)
         trio = answers_trio(forecasts, partners)
         clone = clone_line(CLOSED, forecasts, config)
     with progress.stage("play them in closed loop", unit="replications") as stage:
@@ -215,8 +216,7 @@ def measure(
 
         def in_training() -> Sequence[Line]:
             past = last_windows(tested, len(forecasts.unit))
-            told = forecast(tested, behaviour, past, seed=config.seed, known_until_s=end_s)
-            return _one_step(told, config, encoding.cluster)[0]
+            return _one_step(forecaster.forecast(past), config, encoding.cluster)[0]
 
         one_step, verdicts_before = held_against_training(one_step, in_training)
         rested = resting_on(clone, [*resting, *offload])

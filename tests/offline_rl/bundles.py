@@ -95,7 +95,11 @@ def _ends_of_carried(encoding: Encoding, windows: Windows) -> np.ndarray:
 def told_request(encoding: Encoding, requests: Requests, *index: int) -> Request:
     """One request of arrays [*batch] as a caller would describe it."""
     cluster = encoding.cluster
-    others = [name for name in requests._fields if name not in ("demand", "tide", "node_tide", "discontent")]
+    others = [
+        name
+        for name in requests._fields
+        if name not in ("demand", "tide", "node_tide", "discontent", "ill_in_log")
+    ]
     one = {name: getattr(requests, name)[index].item() for name in others}
     cpu_cores, memory_gib, gpus = (float(amount[index]) for amount in requests.demand)
     rule = cluster.rules[one["rule"]]

@@ -295,7 +295,11 @@ class PlacementLoop:
 
 def request_at(requests: Any, *index: int) -> Request:
     """One request of `Requests` arrays [*batch] as a dict of Python numbers."""
-    others = [name for name in requests._fields if name not in ("demand", "tide", "node_tide", "discontent")]
+    others = [
+        name
+        for name in requests._fields
+        if name not in ("demand", "tide", "node_tide", "discontent", "ill_in_log")
+    ]
     one = {name: getattr(requests, name)[index].item() for name in others}
     return {**one, "demand": [float(values[index]) for values in requests.demand]}
 

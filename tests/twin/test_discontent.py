@@ -13,6 +13,7 @@ from twin.environment import environment
 from twin.placement.bookkeeping import placement
 from twin.placement.discontent import (
     FADING,
+    ILL_BEFORE,
     after_answers,
     discontent_along,
     discontent_of,
@@ -92,6 +93,29 @@ def test_an_agent_begins_at_its_discontent_of_the_log():
     np.testing.assert_allclose(discontent_of(served, request, jnp.zeros(2)), [[0.4, 0.2]])
 
 
+def test_who_asks_first_is_as_discontent_as_the_episode_goes_ill_beside_the_log():
+    """Streams: as in the log, never ill, always ill; what the log does not show counts in none."""
+    request = made_requests(np.random.default_rng(0), made_cluster(), (1, 3))
+    served, log = (
+        nobody_served(64, (3,)),
+        np.random.default_rng(2).choice([1.0, 0.0, np.nan], 60, p=[0.3, 0.4, 0.3]),
+    )
+    for number, ill_in_log in enumerate(log):
+        asks = request._replace(
+            agent=jnp.full((1, 3), number),
+            discontent=jnp.full((1, 3), 0.4),
+            ill_in_log=jnp.full((1, 3), ill_in_log),
+        )
+        status = jnp.array([[REJECTED if ill_in_log == 1.0 else COMPLETED, COMPLETED, REJECTED]])
+        fate = Fate(status != REJECTED, *(jnp.zeros((1, 3)),) * 2, status)
+        served = after_answers(served, asks, jnp.zeros((1, 3)), jnp.zeros(3), fate, jnp.ones((1, 3), bool))
+    found = discontent_of(served, asks._replace(agent=jnp.full((1, 3), 63)), jnp.zeros(3))[0]
+    num_ill, num_known = np.nansum(log), np.isfinite(log).sum()
+    never, always = (0.4 * (ILL_BEFORE + ill) / (ILL_BEFORE + num_ill) for ill in (0, num_known))
+    np.testing.assert_allclose(found, [0.4, never, min(always, 1.0)], rtol=1e-6)
+    assert never < 0.15 < 0.8 < always
+
+
 def answered(effect, num_requests, seed=1):
     """(accepted, discontent, agent) of agents who ask so often in a day, each of a will of its own."""
     random, num_agents = np.random.default_rng(seed), 12_000 // num_requests
@@ -150,7 +174,7 @@ def accounted():
 
 
 def test_answers_are_fitted_on_the_discontent_of_the_log(accounted, tmp_path):
-    encoding, _, windows = accounted
+    encoding, rows, windows = accounted
     discontent = windows.request.discontent
     assert 0.2 < discontent.max() <= 1.0
     offers = labelled_offers(windows, encoding)
@@ -165,6 +189,11 @@ def test_answers_are_fitted_on_the_discontent_of_the_log(accounted, tmp_path):
     save_arrays(tmp_path / "windows.npz", windows)
     kept = load_windows(tmp_path / "windows.npz", encoding.cluster)
     np.testing.assert_array_equal(kept.request.discontent, discontent)
+    np.testing.assert_array_equal(kept.request.ill_in_log, windows.request.ill_in_log)
+    row = windows.row[windows.valid()]
+    refused = rows.status[row] == REJECTED
+    assert refused.any()
+    assert (windows.request.ill_in_log[windows.valid()][refused] == 1.0).all()
 
 
 def test_a_twin_keeps_account_of_the_agents_that_asked(accounted):

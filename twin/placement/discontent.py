@@ -7,6 +7,10 @@ does not count. Discontent begins at 0 every day. An agent that is served well a
 that serves it ill: no usual acceptance can tell that. So answers see discontent, in the log and as the twin draws it;
 policies do not. Where the training days do not show that agents accept less with it there is none.
 
+Many agents ask only once in an episode, with the discontent that the log's scheduler gave them. One that serves its
+agents better would find them more content: so it counts as many times as much as more requests went ill in the episode
+than in the log, of the same requests.
+
 What is left of an agent's answers is taken less the mean of its *later* answers of that day (forward deviations; M.
 Arellano and O. Bover, Another look at the instrumental variable estimation of error-components models, 1995): less the
 mean of all, answers that depend on nothing would rise with the refusals before them, by one in so many.
@@ -23,6 +27,8 @@ from twin.placement.types import DROPPED, FAILED, REJECTED, UNKNOWN, Fate, Leaf,
 
 FADING = 0.3
 """Weight of an agent's last request."""
+ILL_BEFORE = 5.0
+"""Requests gone ill, in an episode as in the log, that both counts begin with."""
 LEAST_EFFECT = 0.05
 """Correlation of what is left of acceptance with discontent, below which agents are taken not to answer by it."""
 LEAST_LATER = 5
@@ -33,12 +39,14 @@ _MOST_AGENTS = 16_384
 
 
 class AgentsServed(NamedTuple):
-    """What a twin keeps of every agent; leaves [slots, streams]."""
+    """What a twin keeps of every agent, leaves [slots, streams], and of all of them, leaves [streams]."""
 
     discontent: Array  # at its last request; negative: none yet
     known_s: Array  # when it is known how that went
     ill: Array  # bool: how it goes
     day_fraction: Array  # when that was: a request earlier in the day is of another day
+    num_ill: Array  # requests of the episode that went ill, of those of which the log shows how they went
+    num_ill_in_log: Array  # the same requests in the log
 
 
 def discontent_along(
@@ -74,6 +82,15 @@ def discontent_along(
         if one[0] >= 0:
             last[one] = row
     return found
+
+
+def ill_in_log(
+    arrival_s: np.ndarray, finish_s: np.ndarray, status: np.ndarray, deadline_s: np.ndarray
+) -> np.ndarray:
+    """[rows] 1 or 0, arguments as of `discontent_along`: whether the requests went ill; NaN where the log does not
+    show it."""
+    ill, known_s = gone_ill(arrival_s, finish_s, status, arrival_s + deadline_s)
+    return np.where(np.isfinite(known_s), ill, np.nan).astype(np.float32)
 
 
 def gone_ill(arrival_s: Any, finish_s: Any, status: Any, due_s: Any, np: Any = np) -> tuple[Any, Any]:
@@ -137,18 +154,19 @@ def nobody_served(num_slots: int, streams: Streams) -> AgentsServed:
         jnp.full(shape, -1.0, jnp.float32),
         jnp.full(shape, jnp.inf, jnp.float32),
         jnp.zeros(shape, bool),
-        jnp.zeros(shape, jnp.float32),
+        *(jnp.zeros(one, jnp.float32) for one in (shape, streams, streams)),
     )
 
 
 def discontent_of(served: AgentsServed, request: Requests, clock_s: Array) -> Array:
     """[seats, streams] discontent of the agents who ask now: by what they were answered in this episode; at their first
-    request of it, and of a day, by the log that is replayed."""
-    before, known_s, ill, day_fraction = (_of_agents(leaf, request.agent) for leaf in served)
+    request of it, and of a day, by the log that is replayed, as far as this episode goes as ill."""
+    before, known_s, ill, day_fraction = (_of_agents(leaf, request.agent) for leaf in served[:4])
+    as_ill = (ILL_BEFORE + served.num_ill) / (ILL_BEFORE + served.num_ill_in_log)
     after = before + FADING * (ill.astype(jnp.float32) - before)
     moved = jnp.where(known_s <= clock_s[None], after, before)
     is_new = (before < 0.0) | (request.agent < 0) | (request.day_fraction < day_fraction)
-    return jnp.where(is_new, _logged(request), moved)
+    return jnp.where(is_new, jnp.minimum(as_ill[None] * _logged(request), 1.0), moved)
 
 
 def after_answers(
@@ -162,13 +180,16 @@ def after_answers(
         agent = request.agent[seat]
         slot = jnp.where(active[seat] & (agent >= 0), agent % num_slots, num_slots)  # nobody: beyond the last
         new = (discontent, known_s, ill, request.day_fraction)
-        served = AgentsServed(
-            *(
-                leaf.at[slot, jnp.arange(num_streams)].set(one[seat], mode="drop")
-                for leaf, one in zip(served, new, strict=True)
-            )
+        of_agents = (
+            leaf.at[slot, jnp.arange(num_streams)].set(one[seat], mode="drop")
+            for leaf, one in zip(served[:4], new, strict=True)
         )
-    return served
+        served = AgentsServed(*of_agents, served.num_ill, served.num_ill_in_log)
+    if request.ill_in_log is None:
+        return served
+    counted = active & (request.agent >= 0) & jnp.isfinite(request.ill_in_log)
+    here, logged = (jnp.sum(jnp.where(counted, one, 0.0), axis=0) for one in (ill, request.ill_in_log))
+    return served._replace(num_ill=served.num_ill + here, num_ill_in_log=served.num_ill_in_log + logged)
 
 
 def _of_agents(leaf: Array, agent: Array) -> Array:

@@ -200,8 +200,10 @@ def with_tides(rows: EncodedRows, wanted: np.ndarray, encoding: Encoding) -> Enc
     """The rows with their tides and their agents' discontent, which `cut_windows` looks for in the log where rows have
     none: for several cuts."""
     tide, node_tide = tides_of(rows, encoding, filed_run_s(rows, encoding, _begin_s(rows, wanted)))
-    discontent = discontent_of_rows(rows) if encoding.cluster.reaction else None
-    request = rows.request._replace(tide=tide, node_tide=node_tide, discontent=discontent)
+    request = rows.request._replace(tide=tide, node_tide=node_tide)
+    if encoding.cluster.reaction:
+        discontent, ill_in_log = discontent_of_rows(rows)
+        request = request._replace(discontent=discontent, ill_in_log=ill_in_log)
     return rows._replace(request=request)
 
 

@@ -7,7 +7,7 @@ import numpy as np
 from logs_schema.calendar import DAY_S
 from twin.placement.cold_starts import filed_runs_s
 from twin.placement.crowding import crowded_runs, uncrowded
-from twin.placement.discontent import discontent_along
+from twin.placement.discontent import discontent_along, ill_in_log
 from twin.placement.encoding import Encoding
 from twin.placement.pace import HeldRuns, WorkProgress
 from twin.placement.run_filter import LoggedRuns, NodeLevel, levels_along, runs_of
@@ -58,11 +58,12 @@ def tides_of(
     return tide, node_tides_along(cluster.node_tide, rows.arrival_s, residual, rows.node, cluster.num_nodes)
 
 
-def discontent_of_rows(rows: EncodedRows) -> np.ndarray:
-    """[rows] how ill the agents were served lately, by the rows before (`discontent`)."""
+def discontent_of_rows(rows: EncodedRows) -> tuple[np.ndarray, np.ndarray]:
+    """[rows] how ill the agents were served lately, by the rows before (`discontent`), and whether each went ill."""
     day = np.floor_divide(rows.arrival_s, DAY_S).astype(np.int64)
     deadline_s = np.where(rows.silent, np.inf, rows.request.deadline_s)  # whether it is overdue is not known
-    return discontent_along(rows.request.agent, day, rows.arrival_s, rows.finish_s, rows.status, deadline_s)
+    went = (rows.arrival_s, rows.finish_s, rows.status, deadline_s)
+    return discontent_along(rows.request.agent, day, *went), ill_in_log(*went)
 
 
 def table_run_s(rows: EncodedRows, encoding: Encoding, expected_s: np.ndarray) -> np.ndarray:

@@ -215,7 +215,7 @@ def load_windows(path: Path, cluster: Cluster) -> Windows:
     """The windows that `save_arrays` wrote."""
     requests = Requests(*(0 for _ in Requests._fields))
     requests = requests if cluster.node_tide.variance else requests._replace(node_tide=None)
-    requests = requests if cluster.reaction else requests._replace(discontent=None)
+    requests = requests if cluster.reaction else requests._replace(discontent=None, ill_in_log=None)
     fate, table = Fate(*(0 for _ in Fate._fields)), InFlight(*(0 for _ in InFlight._fields))
     table = table if cluster.priorities else table._replace(rank=None)
     carried = Carried(0, 0, table, fate)

@@ -204,6 +204,8 @@ class Requests(NamedTuple):
     node_tide: Leaf | None = None
     # how ill the agent was served lately, in the log and for answers alone (see `discontent`); None where it is nothing
     discontent: Leaf | None = None
+    # 1 or 0: whether it went ill in the log, NaN where that is not known; None where discontent is
+    ill_in_log: Leaf | None = None
 
 
 class InFlight(NamedTuple):
