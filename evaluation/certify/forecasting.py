@@ -36,7 +36,7 @@ MOST_SLOTS = 1 << 21
 """Slots of all nodes' books in memory at once."""
 CARRIED_TOGETHER = 32
 """What was in flight as windows began is held in arrays of a multiple of so many rows."""
-WIDER = 2
+WIDER = 3
 """Programs for at most so many times the windows are used again."""
 RESOLUTION, LEAST_S = 0.01, 1e-3
 """Durations within one per cent, of a millisecond at least, count as equal."""

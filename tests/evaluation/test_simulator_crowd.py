@@ -201,6 +201,7 @@ def counts_by_plain_loop(rates, run_s, until_s, random):
     return counts
 
 
+@pytest.mark.slow
 def test_agents_who_send_one_request_at_a_time_are_a_closed_system():
     """As many requests of every agent as in a plain loop of six agents and a server that is nearly always busy."""
     num_agents, per_day = 6, 1_000.0

@@ -278,6 +278,7 @@ def assert_listed(log, days):
             np.testing.assert_allclose(rows[name].to_numpy(), leaf, rtol=1e-6, err_msg=name)
 
 
+@pytest.mark.slow
 def test_the_truth_needs_the_arrivals_kept_beside_the_log(tasks, tmp_path, capsys):
     words = [
         "simulate",

@@ -157,6 +157,7 @@ def equal(one, two):
     jax.tree.map(np.testing.assert_array_equal, one, two)
 
 
+@pytest.mark.slow
 def test_whoever_learns_makes_the_update_of_a_learner_alone_and_who_stands_still_none():
     """Bit for bit, from the same trajectory: both at once, and in the turn of either."""
     own, lengths = learners(), {"orchestrate": NUM_FRAMES}

@@ -57,6 +57,12 @@ def test_the_log_and_the_account_of_a_twin_agree():
     agent, arrival_s, finish_s, status, deadline_s = drawn_log(0)
     of_log = discontent_along(agent, np.zeros(NUM_ROWS), arrival_s, finish_s, status, deadline_s)
     served, found = nobody_served(16, (1,)), []
+
+    @jax.jit
+    def step(served, request, clock_s, fate):
+        now = discontent_of(served, request, clock_s)
+        return now, after_answers(served, request, now, clock_s, fate, jnp.ones((1, 1), bool))
+
     for row in range(NUM_ROWS):
         request = REQUESTS._replace(
             agent=jnp.full((1, 1), agent[row]),
@@ -71,8 +77,7 @@ def test_the_log_and_the_account_of_a_twin_agree():
                 for one in (status[row] != REJECTED, arrival_s[row], finish_s[row], status[row])
             )
         )
-        now = discontent_of(served, request, clock_s)
-        served = after_answers(served, request, now, clock_s, fate, jnp.ones((1, 1), bool))
+        now, served = step(served, request, clock_s, fate)
         found.append(float(now[0, 0]))
     np.testing.assert_allclose(found, of_log, atol=1e-6)
     assert of_log.max() > 0.5

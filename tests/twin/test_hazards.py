@@ -123,7 +123,8 @@ def unsafe_system(**others: object):
     return replace(encoding, cluster=replace(encoding.cluster, hazard=hazard, **others)), windows
 
 
-@pytest.mark.parametrize("sleeps", [pytest.param(False, marks=pytest.mark.slow), True])
+@pytest.mark.slow
+@pytest.mark.parametrize("sleeps", [False, True])
 def test_whole_episodes_are_seen_and_decided_as_in_training(tmp_path, sleeps):
     wakes = Wakes(np.linspace(0.5, 3.0, 4), np.array([7.0, 0.0, 30.0, 5.0])) if sleeps else None
     encoding, windows = unsafe_system(wakes=wakes)

@@ -79,6 +79,7 @@ def scarce_system():
     return replace(encoding, cluster=cluster, problem=replace(encoding.problem, view="summary")), windows
 
 
+@pytest.mark.slow
 def test_whole_episodes_are_seen_and_decided_as_in_training(tmp_path):
     encoding, windows = scarce_system()
     params = made_policy(tmp_path / "bundle", encoding, RULE)

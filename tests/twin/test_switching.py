@@ -49,7 +49,7 @@ def test_chances_are_those_of_all_paths_given_all_other_runs() -> None:
     np.testing.assert_allclose(chance_along(law, at_s, residual), either[1] / either.sum(axis=0), rtol=1e-6)
 
 
-@pytest.mark.parametrize("shift", [1.6, -0.8])
+@pytest.mark.parametrize("shift", [1.6, pytest.param(-0.8, marks=pytest.mark.slow)])
 def test_two_states_are_found_under_heavy_scatter(shift: float) -> None:
     random = np.random.default_rng(2)
     at_s, law = arrivals(random), Switching(shift, usual_s=1_200.0, other_s=240.0, offset=0.2, scatter=1.0)

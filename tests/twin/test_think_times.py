@@ -102,6 +102,7 @@ def test_in_place_all_come_as_logged():
     np.testing.assert_allclose(played.decision_info.arrival_s[:, 0], windows.arrival_s)
 
 
+@pytest.mark.slow
 def test_ends_that_are_put_off_put_off_what_awaits_them():
     """Every placement makes all that runs end 5 s later."""
     encoding, windows = logged(1, 1)
