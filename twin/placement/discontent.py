@@ -179,12 +179,13 @@ def after_answers(
     for seat in range(request.agent.shape[0]):
         agent = request.agent[seat]
         slot = jnp.where(active[seat] & (agent >= 0), agent % num_slots, num_slots)  # nobody: beyond the last
-        new = (discontent, known_s, ill, request.day_fraction)
-        of_agents = (
-            leaf.at[slot, jnp.arange(num_streams)].set(one[seat], mode="drop")
-            for leaf, one in zip(served[:4], new, strict=True)
-        )
-        served = AgentsServed(*of_agents, served.num_ill, served.num_ill_in_log)
+        new = {"discontent": discontent, "known_s": known_s, "ill": ill, "day_fraction": request.day_fraction}
+        streams = jnp.arange(num_streams)
+        moved = {
+            name: getattr(served, name).at[slot, streams].set(one[seat], mode="drop")
+            for name, one in new.items()
+        }
+        served = served._replace(**moved)
     if request.ill_in_log is None:
         return served
     counted = active & (request.agent >= 0) & jnp.isfinite(request.ill_in_log)
