@@ -36,6 +36,7 @@ REQUIRED = {
     "not_a_hostlist": "names, such as node[01-04,07],login1",
     "not_an_exec_host": "places of nodes, such as node1/0*8+node2/0",
     "not_json": "a JSON object a line",
+    "no_entry": "a list with objects in it, at the path that the mapping names as `each`",
     "no_match": "an amount, or a text that the mapping's pattern matches as a whole; `other` in the mapping says what "
     "all other texts stand for",
     "no_match:line": "what the mapping's regular expression of whole lines (line) matches",

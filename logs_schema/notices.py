@@ -46,7 +46,10 @@ def _not_read(archive: Archive) -> Iterator[str]:
 
 def _not_found(archive: Archive) -> Iterator[str]:
     if found := archive.facts.get("not_found"):
-        yield f"none of the log's first lines has anything at {first(found)}: are the mapping's paths right?"
+        yield (
+            f"none of the log's first lines has anything at {first(found)}: are the mapping's paths right? Of a "
+            "list the mapping reads every entry as a row (each), or one, or all (logs_schema/formats/json_paths.py)"
+        )
 
 
 def _not_utf8(archive: Archive) -> Iterator[str]:

@@ -159,24 +159,26 @@ def only_file(files: Sequence[Path], reason: str) -> Path:
     )
 
 
-def numbered_lines(path: Path) -> Iterator[tuple[int, str]]:
+def numbered_lines(path: Path, most_letters: int = MAX_LINE_LETTERS) -> Iterator[tuple[int, str]]:
     """The lines of a text file, plain or gzip, with their numbers from 1; undecodable bytes appear escaped.
 
-    Of a line longer than `MAX_LINE_LETTERS` only the beginning is kept, which is longer than that, too.
+    Of a line longer than `most_letters` only the beginning is kept, which is longer than that, too.
 
     Raises:
         FormatError: The file cannot be opened, or its compressed data is broken.
     """
     with opened(path) as file:
-        yield from lines_in(file)
+        yield from lines_in(file, most_letters=most_letters)
 
 
-def lines_in(file: IO[str], first: int = 1) -> Iterator[tuple[int, str]]:
+def lines_in(
+    file: IO[str], first: int = 1, most_letters: int = MAX_LINE_LETTERS
+) -> Iterator[tuple[int, str]]:
     """The lines of an open file with their numbers from `first`, shortened as `numbered_lines` does it."""
     number, left = first, ""
     while block := file.read(_BLOCK_LETTERS):
         lines = (left + block).split("\n")
-        left = lines.pop()[: MAX_LINE_LETTERS + 1]
+        left = lines.pop()[: most_letters + 1]
         yield from enumerate(lines, number)
         number += len(lines)
     if left:

@@ -1,24 +1,11 @@
-"""JSON lines: how their files are named, what lies at a path, and the refusal of what is neither them nor CSV."""
+"""JSON lines: the refusal of what is neither them nor CSV."""
 
 import json
-from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 from logs_schema.errors import FormatError
 from logs_schema.formats.files import head
 from logs_schema.formats.json_documents import JSON_LINES, is_document
-
-
-def below(found: Any, path: Sequence[str]) -> tuple[Any, Sequence[str]]:
-    """What an object holds where a path begins, and the rest of the path; None where it holds nothing.
-
-    Keys may have points in them, such as the label `app.kubernetes.io/name`: the longest that fits counts.
-    """
-    for length in range(len(path), 0, -1) if isinstance(found, dict) else ():
-        if (key := ".".join(path[:length])) in found:
-            return found[key], path[length:]
-    return None, ()
 
 
 def refuse_other_content(path: Path) -> None:

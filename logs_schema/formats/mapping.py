@@ -50,10 +50,10 @@ from typing import Any
 
 from logs_schema.errors import FormatError, first
 from logs_schema.formats.files import beside
+from logs_schema.formats.instant_forms import refuse_time_format, zone_of
 from logs_schema.formats.instant_units import INSTANT_UNITS
 from logs_schema.formats.metric_series import MetricSeries, Samples
 from logs_schema.formats.reading import Chunk, tabulate
-from logs_schema.formats.request_mapping import refuse_time_format, zone_of
 from logs_schema.tables import DEPLOYMENT_SAMPLES, GATEWAY
 
 SUFFIX = ".toml"

@@ -16,7 +16,8 @@ from logs_schema.formats.fields import csv_names
 from logs_schema.formats.files import numbered_lines
 from logs_schema.formats.instant_units import INSTANT_UNITS
 from logs_schema.formats.json_documents import JSON_LINES
-from logs_schema.formats.json_lines import below, refuse_other_content
+from logs_schema.formats.json_lines import refuse_other_content
+from logs_schema.formats.json_paths import below
 from logs_schema.formats.mapping import MappedMetric, MetricsMapping
 from logs_schema.formats.metric_series import QUANTITY
 from logs_schema.formats.reading import BadRow, Reject

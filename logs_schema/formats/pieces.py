@@ -42,13 +42,13 @@ class LogPiece(NamedTuple):
         return 0 if self.span is None else self.span.first_line - 1
 
 
-def pieces_of(files: Sequence[Path]) -> list[LogPiece]:
-    """The pieces of a log, in the order in which they stand in its files."""
+def pieces_of(files: Sequence[Path], *, whole: bool = False) -> list[LogPiece]:
+    """The pieces of a log, in the order in which they stand in its files; with `whole` no file is cut."""
     found: list[LogPiece] = []
     begun, num_bytes = 0, 0
     for number, path in enumerate(files):
         size = path.stat().st_size
-        spans = _spans(path, size) if size > PIECE_BYTES else []
+        spans = _spans(path, size) if size > PIECE_BYTES and not whole else []
         if number > begun and (spans or num_bytes + size > PIECE_BYTES):
             found.append(LogPiece(begun, number))
             begun, num_bytes = number, 0

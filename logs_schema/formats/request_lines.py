@@ -18,16 +18,24 @@ import pyarrow.parquet as pq
 from logs_schema.errors import FormatError, first
 from logs_schema.formats.fields import CsvLines, csv_names
 from logs_schema.formats.files import head
-from logs_schema.formats.json_documents import JSON_LINES, holds_documents, objects_of
+from logs_schema.formats.json_documents import (
+    JSON_LINES,
+    holds_documents,
+    lines_with_lists,
+    nested_lines,
+    objects_of,
+)
 from logs_schema.formats.json_lines import refuse_other_content
+from logs_schema.formats.json_paths import found_at, is_row, text_of
 from logs_schema.formats.pieces import Span, lines_of_span
 from logs_schema.formats.reading import BadRow
 from logs_schema.formats.request_mapping import RequestMapping
-from logs_schema.formats.request_rows import found_at, text_of
 
 PARQUET = ".parquet"
 LINE = "line"
 """The mapping's key for lines that are no CSV, and the name of the rule that others break."""
+NO_ENTRY = "no_entry"
+"""Rule broken by an object without an entry in the lists that the mapping names as `each`."""
 BATCH_ROWS, HEAD_ROWS = 4096, 500
 Fields = Callable[[str], Mapping[str, Any]]
 
@@ -37,20 +45,32 @@ def is_json(path: Path) -> bool:
     return path.name.endswith((*JSON_LINES, PARQUET))
 
 
-def lines_of(path: Path, span: Span | None = None) -> Iterator[tuple[int, str]]:
-    """The lines of a file or of a span of it, the rows of Parquet or the objects of a JSON document, with numbers
-    from 1."""
+def lines_of(path: Path, mapping: RequestMapping, span: Span | None = None) -> Iterator[tuple[int, str]]:
+    """The lines of a file or of a span of it, the rows of Parquet, the objects of a JSON document, or the entries of
+    the lists in them that the mapping names, with numbers from 1."""
+    if mapping.each and is_json(path):
+        return enumerate(_nested(path, mapping), 1)
     if path.name.endswith(PARQUET):
         return enumerate(_rows(path, BATCH_ROWS), 1)
     return enumerate(objects_of(path), 1) if holds_documents(path) else lines_of_span(path, span)
 
 
-def first_lines(path: Path) -> list[str]:
-    """The first lines of a file, rows of Parquet or objects of a JSON document."""
+def first_lines(path: Path, mapping: RequestMapping) -> list[str]:
+    """The first of them."""
     is_parquet = path.name.endswith(PARQUET)
+    if mapping.each and is_json(path):
+        return list(islice(_nested(path, mapping), HEAD_ROWS))
     if not is_parquet and not holds_documents(path):
         return head(path)
     return list(islice(_rows(path, HEAD_ROWS) if is_parquet else objects_of(path), HEAD_ROWS))
+
+
+def _nested(path: Path, mapping: RequestMapping) -> Iterator[str]:
+    if path.name.endswith(PARQUET):
+        return nested_lines(_rows(path, BATCH_ROWS), mapping.nesting)
+    if holds_documents(path, mapping.nesting):
+        return objects_of(path, mapping.nesting)
+    return nested_lines(lines_with_lists(path), mapping.nesting)
 
 
 def field_reader(path: Path, mapping: RequestMapping) -> tuple[Fields, int]:
@@ -61,11 +81,17 @@ def field_reader(path: Path, mapping: RequestMapping) -> tuple[Fields, int]:
     if path.name.endswith(PARQUET):
         with _opened(path) as file:
             _refuse_absent(path, mapping, file.schema_arrow.names)
-        return _chosen(json_fields, mapping), 0
+        return _chosen(_entries(mapping), mapping), 0
     if path.name.endswith(JSON_LINES):
-        if not holds_documents(path):
+        if not holds_documents(path, mapping.nesting):
             refuse_other_content(path)
-        return _chosen(json_fields, mapping), 0
+        return _chosen(_entries(mapping), mapping), 0
+    if mapping.each:
+        refuse_other_content(path)
+        raise FormatError(
+            f"the file is no JSON, and the mapping reads each entry of {mapping.each}", where=str(path),
+            allowed=f"JSON named {', '.join(JSON_LINES[::2])}, or Parquet", advice="name it so, or leave `each` out",
+        )  # fmt: skip
     if mapping.line is not None:
         refuse_other_content(path)
         return _chosen(_matched_fields(mapping), mapping), 0
@@ -95,6 +121,19 @@ def json_fields(line: str) -> Mapping[str, Any]:
     if not isinstance(found, dict):
         raise BadRow("not_json")
     return found
+
+
+def _entries(mapping: RequestMapping) -> Fields:
+    """Reads objects of JSON; BadRow `no_entry:PATH` for one without the lists that the mapping names, or empty ones."""
+    nesting = mapping.nesting
+
+    def as_entry(line: str) -> Mapping[str, Any]:
+        fields = json_fields(line)
+        if not is_row(fields, nesting.each):
+            raise BadRow(f"{NO_ENTRY}:{mapping.each}")
+        return fields
+
+    return as_entry if nesting.each else json_fields
 
 
 def _chosen(as_fields: Fields, mapping: RequestMapping) -> Fields:
@@ -137,7 +176,7 @@ def _refuse_absent(path: Path, mapping: RequestMapping, names: Sequence[str]) ->
     absent = [
         source
         for source in mapping.sources
-        if not any(source == name or source.startswith(f"{name}.") for name in names)
+        if not any(source == name or source.startswith((f"{name}.", f"{name}[")) for name in names)
     ]
     if absent:
         raise FormatError(

@@ -6,6 +6,7 @@
     decimal = "."                        # sign before the decimals of amounts: "," in much of Europe
     thousands = ""                       # sign between thousands: "." or "'" or " "; if empty, such amounts are refused
     header = []                          # names of the columns, where the file's first line is not a header
+    each = ""                            # JSON: path of a list (in lists) of which each entry is a row: "spans"
     time_zone = "UTC"                    # of instants that name none, such as "Europe/Berlin"
     time_format = ""                     # for datetime.strptime (%Z: UTC or GMT); if empty, ISO 8601 or numbers
     unknown = []                         # texts that stand for nothing, beside those that always do
@@ -18,6 +19,7 @@
     unit = "ms"                          # of numbers; see `logs_schema.formats.request_values` for ways of writing
     scale = 1.0                          # numbers are multiplied by this as well
     times = "instances"                  # and by those of another column: what is asked for each of several
+    combine = ""                         # JSON: "count" where the amount is how many entries a list has
     pattern = "(.+)-[0-9a-f]+"           # regular expression of the whole text: its group is what is meant
     values = {COMPLETED = "completed"}   # text, or its first word = what it means, "" for nothing
     other = "unknown"                    # what every other text, and none, means; without it, other texts stay
@@ -30,27 +32,31 @@ says that requests never wait. Without `request_id` requests are named by file a
 `site` theirs is that of all nodes listed, or `cluster` where there are several or none is listed, and without `status`,
 or where its field says nothing, it is unknown. What is running has neither finish nor run time, whatever its fields
 say: they tell how long until now, or of a pod the end of one container.
-Of JSON lines a source is a path, `spec.containers.*.resources.requests.cpu`, through keys that may have points in them,
-`metadata.labels.app.kubernetes.io/name`: over a star, and of a list, numbers are added up and nodes are all taken; of
-finishes the latest counts, of other texts the first. True and false are the texts `true` and `false`. In one text
-several nodes are written `n1|n2`, as a `hostlist` or as an `exec_host`.
+Of JSON a source is a path, `spec.containers.*.resources.requests.cpu`, `attempts[-1].end` for the last entry of a list,
+`tags[key=team].value` for that of a key (`logs_schema.formats.json_paths` has all): over a star, and of a list, numbers
+are added up and nodes are all taken; of finishes the latest counts, of other texts the first. Where `each` names a list
+its entry stands in the row in place of the list, beside what the objects around it hold: `each = "attempts"` reads
+`attempts.end` and `job`; what has no such list, or an empty one, is quarantined. True and false are the texts `true`
+and `false`. In one text several nodes are written `n1|n2`, as a `hostlist` or as an `exec_host`.
 """
 
 import re
 import tomllib
 from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass, field, fields, replace
-from datetime import UTC, datetime, tzinfo
+from datetime import UTC, tzinfo
 from functools import cached_property
 from pathlib import Path
 from typing import Any
-from zoneinfo import ZoneInfo
 
 import pyarrow as pa
 
 from logs_schema.columns import INSTANT
 from logs_schema.errors import FormatError, first
+from logs_schema.formats.instant_forms import refuse_time_format, zone_of
 from logs_schema.formats.instant_units import LONG_UNITS
+from logs_schema.formats.json_documents import Nesting
+from logs_schema.formats.json_paths import steps_of
 from logs_schema.formats.request_values import AMOUNT_UNITS, NODE_LISTS, WRITTEN
 from logs_schema.tables import REQUESTS
 
@@ -59,12 +65,11 @@ COLUMNS = (*REQUESTS.names, WAIT)
 NODE_COLUMNS = ("offered_node", "ran_node", "ran_nodes", "candidates")
 NOTHING = frozenset({"", "none", "null", "nan", "n/a", "na", "unknown", "none assigned", "<none>", "-"})
 """Texts that stand for nothing, in any case."""
+COUNT = "count"
 _KINDS = {
     str: "a text in quotes", bool: "true or false", list: "a list of texts in brackets", dict: "a table",
     int: "a number", float: "a number",
 }  # fmt: skip
-YEARS = ("%Y", "%y", "%G", "%c", "%x")
-"""What reads a year in a form of instants."""
 
 
 @dataclass(frozen=True)
@@ -76,6 +81,7 @@ class MappedColumn:
     unit: str = ""
     scale: float = 1.0
     times: str = ""
+    combine: str = ""
     pattern: str = ""
     values: Mapping[str, str] | None = None
     other: str | None = None
@@ -153,6 +159,7 @@ class RequestMapping:
     quotes: bool = True
     line: re.Pattern[str] | None = None
     header: Sequence[str] = ()
+    each: str = ""
     zone: tzinfo = UTC
     time_zone: str = "UTC"
     time_format: str = ""
@@ -164,6 +171,11 @@ class RequestMapping:
         """Every column of the log that is read."""
         named = [source for one in self.columns.values() for source in (*one.sources, one.times) if source]
         return list(dict.fromkeys([*named, *self.only]))
+
+    @cached_property
+    def nesting(self) -> Nesting:
+        """The lists of which each entry is a row, and what is read of it."""
+        return Nesting(steps_of(self.each) if self.each else (), tuple(self.sources))
 
     @property
     def says_waits(self) -> bool:
@@ -205,6 +217,7 @@ def read_request_mapping(path: Path) -> RequestMapping:
             "decimal": str,
             "thousands": str,
             "header": list,
+            "each": str,
             "time_zone": str,
             "time_format": str,
             "unknown": list,
@@ -238,6 +251,11 @@ def read_request_mapping(path: Path) -> RequestMapping:
         only={column: _pattern(f"{path}, [only] {column}", text) for column, text in only.items()},
     )  # fmt: skip
     _refuse_line(mapping, settings)
+    if mapping.each and not all(re.fullmatch(r"[^*\[\]]+", step) for step in mapping.nesting.each):
+        raise FormatError(
+            f"each is {mapping.each!r}", where=str(path),
+            allowed='names of members on the way to a list, without stars and brackets: "data.spans"',
+        )  # fmt: skip
     return mapping
 
 
@@ -260,7 +278,7 @@ def _refuse_line(mapping: RequestMapping, settings: Mapping[str, Any]) -> None:
     beside it."""
     if mapping.line is None:
         return
-    if beside := sorted({"separator", "quotes", "header"} & set(settings)):
+    if beside := sorted({"separator", "quotes", "header", "each"} & set(settings)):
         raise FormatError(
             f"line stands beside {first(beside)}", where=str(mapping.path),
             allowed="line for text that is no CSV, or the keys of CSV",
@@ -315,6 +333,13 @@ def _column(path: Path, name: str, table: Any) -> MappedColumn:
         raise FormatError(
             f"{name} is no amount, and has times", where=where, allowed="times of amounts and durations"
         )
+    if mapped.combine and (
+        mapped.combine != COUNT or not mapped.is_amount or mapped.unit or len(sources) > 1
+    ):
+        raise FormatError(
+            f"{name} cannot be combined by {mapped.combine!r}", where=where,
+            allowed=f'"{COUNT}" of one source, for an amount without a unit',
+        )  # fmt: skip
     if mapped.pattern and _pattern(where, mapped.pattern).groups != 1:
         raise FormatError("the pattern has not one group", where=where, allowed="one, around what is meant")
     allowed = () if name == WAIT else REQUESTS.column(name).allowed
@@ -354,38 +379,6 @@ def _check(path: Path, table: Mapping[str, Any], kinds: Mapping[str, Any], where
             f"{first(wrong)} is {table[wrong[0]]!r}, of the wrong type", where=where or str(path),
             allowed=" or ".join(dict.fromkeys(words)),
         )  # fmt: skip
-
-
-def refuse_time_format(path: Path, layout: str) -> None:
-    """FormatError for a form of instants that no text can have, or that leaves their year open: it would be 1900."""
-    if not layout:
-        return
-    try:
-        datetime.strptime("", layout)
-        what = ""
-    except re.error as error:
-        what = str(error)
-    except ValueError as error:
-        what = "" if "does not match format" in str(error) else str(error)
-    what = what or ("" if any(one in layout for one in YEARS) else "it names no year")
-    if what:
-        raise FormatError(
-            f"time_format {layout!r} cannot be read ({what})", where=str(path),
-            allowed="directives of datetime.strptime, each once, %Y among them; seconds since 1970 need none",
-        )  # fmt: skip
-
-
-def zone_of(path: Path, name: str) -> tzinfo:
-    """The time zone that a mapping names; FormatError where there is none of this name."""
-    if name == "UTC":
-        return UTC
-    try:
-        return ZoneInfo(name)
-    except (KeyError, ValueError, OSError) as error:
-        raise FormatError(
-            f"there is no time zone {name!r}", where=str(path), allowed='"UTC", or a name such as "Europe/Berlin"',
-            advice="mend it; where a machine has no time zones at all, pip install tzdata",
-        ) from error  # fmt: skip
 
 
 def _pattern(where: str, text: Any) -> re.Pattern[str]:

@@ -1,6 +1,6 @@
 """One line of any system's log as a row of `requests`, by a mapping (`logs_schema.formats.request_mapping`)."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import pyarrow as pa
@@ -8,7 +8,7 @@ import pyarrow as pa
 from logs_schema.casting import LIST_SEPARATOR
 from logs_schema.columns import LABELS
 from logs_schema.formats.fields import count, duration, number
-from logs_schema.formats.json_lines import below
+from logs_schema.formats.json_paths import entries_at, found_at, text_of
 from logs_schema.formats.reading import BadRow, Row
 from logs_schema.formats.request_mapping import NODE_COLUMNS, WAIT, MappedColumn, RequestMapping
 from logs_schema.formats.request_values import (
@@ -110,6 +110,8 @@ def _value(
     """What a line says of a column; a pair of amount and what it is for, where it is for every core or node."""
     if one.constant is not None:
         return _meaning(one, str(one.constant), instants)
+    if one.combine:
+        return _times(one, _counted(one, fields, mapping), fields, mapping)
     found = [found_at(fields, source) for source in one.sources]
     if isinstance(found[0], list):
         # Nodes are all taken, amounts added up; the latest end counts, else the first text.
@@ -131,6 +133,15 @@ def _value(
     return _times(one, _written(one, "/".join(texts), instants), fields, mapping)
 
 
+def _counted(one: MappedColumn, fields: Mapping[str, Any], mapping: RequestMapping) -> Any:
+    """How many entries there are that say something, None for none."""
+    found = entries_at(fields, one.sources[0])
+    number = sum(isinstance(part, dict) or not mapping.is_nothing(text_of(part)) for part in found)
+    if not number:
+        return None
+    return count(number * one.scale, one.column) if one.is_count else number * one.scale
+
+
 def _times(one: MappedColumn, value: Any, fields: Mapping[str, Any], mapping: RequestMapping) -> Any:
     """An amount times the number in another column, where the mapping names one; None where that says nothing."""
     if not one.times or value is None:
@@ -144,13 +155,6 @@ def _times(one: MappedColumn, value: Any, fields: Mapping[str, Any], mapping: Re
     if isinstance(value, tuple):
         return value[0] * factor, value[1]
     return count(value * factor, one.column) if one.is_count else value * factor
-
-
-def text_of(found: Any) -> str:
-    """A field as text without surrounding blanks, `true` and `false` as JSON writes them; empty where there is none."""
-    if isinstance(found, bool):
-        return "true" if found else "false"
-    return "" if found is None else str(found).strip()
 
 
 def meant_by(one: MappedColumn, text: str) -> str:
@@ -231,27 +235,3 @@ def _amount(one: MappedColumn, text: str) -> Any:
     if one.is_count:
         return count(value, one.column)
     return duration(value, one.column) if one.column_unit == "s" else value
-
-
-def found_at(fields: Mapping[str, Any], source: str) -> Any:
-    """What a line holds in a column, or at a path of JSON; a list where it holds one, or over a star."""
-    found = fields[source] if source in fields else _at(fields, source.split("."))
-    return list(_flat(found)) if isinstance(found, list) else None if isinstance(found, dict) else found
-
-
-def _flat(found: Any) -> Iterator[Any]:
-    """What a list of JSON holds, in lists to any depth; without objects."""
-    if isinstance(found, list):
-        for part in found:
-            yield from _flat(part)
-    elif not isinstance(found, dict):
-        yield found
-
-
-def _at(found: Any, path: Sequence[str]) -> Any:
-    while path:
-        if path[0] == "*":
-            entries = found.values() if isinstance(found, dict) else found if isinstance(found, list) else ()
-            return [_at(entry, path[1:]) for entry in entries]
-        found, path = below(found, path)
-    return found

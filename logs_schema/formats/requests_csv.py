@@ -35,6 +35,7 @@ from logs_schema.errors import FormatError, first
 from logs_schema.formats.describing import ABSOLUTE_CLOCK, RELATIVE_CLOCK, describe
 from logs_schema.formats.files import find_files, names_apart
 from logs_schema.formats.instant_units import duration_notice, unit_notice
+from logs_schema.formats.json_paths import found_at, list_on_the_way, text_of
 from logs_schema.formats.mapping import SUFFIX, mapping_file
 from logs_schema.formats.native import check_columns, column_names, read_csv
 from logs_schema.formats.pieces import LogPiece, pieces_of
@@ -42,7 +43,7 @@ from logs_schema.formats.pool_size import ONLY_POOL, given_cores
 from logs_schema.formats.reading import NOTHING_GIVEN, BadRow, Chunk, Item, ReadingOptions, Row, parse_lines
 from logs_schema.formats.request_lines import field_reader, first_lines, is_json, json_fields, lines_of
 from logs_schema.formats.request_mapping import MappedColumn, RequestMapping, read_request_mapping
-from logs_schema.formats.request_rows import found_at, meant_by, request_row, text_of
+from logs_schema.formats.request_rows import meant_by, request_row
 from logs_schema.formats.request_values import AMOUNT_UNITS, InstantReading
 from logs_schema.formats.swf import LOOKS_LIKE_EPOCH_S, is_number, pool_chunk
 from logs_schema.hashing import file_hash
@@ -72,7 +73,7 @@ def inventory_files(paths: Sequence[Path]) -> list[Path]:
 
 def pieces(paths: Sequence[Path]) -> list[LogPiece]:
     """What can be read apart: machines go with the first piece."""
-    return pieces_of(data_files(paths))
+    return pieces_of(data_files(paths), whole=bool(read_request_mapping(_mapping_file(paths)).each))
 
 
 def read(paths: Sequence[Path], given: ReadingOptions = NOTHING_GIVEN) -> Iterator[Item]:
@@ -113,7 +114,7 @@ def read(paths: Sequence[Path], given: ReadingOptions = NOTHING_GIVEN) -> Iterat
     if not files:
         raise FormatError("there is no log beside the mapping", where=first(paths), allowed=EXPECTED)
     if piece.is_first and "request_id" not in mapping.columns:
-        _refuse_copies(files)
+        _refuse_copies(files, mapping)
     named = list(zip(files, names_apart(files), strict=True))
     for path, name in named[piece.first : piece.last]:
         yield from _read_file(path, name, piece, mapping, instants, ONLY_POOL if pools else None)
@@ -159,13 +160,13 @@ def _inventory(paths: Sequence[Path]) -> list[Path]:
     return [path for path in found if path.name in INVENTORY]
 
 
-def _refuse_copies(files: Sequence[Path]) -> None:
+def _refuse_copies(files: Sequence[Path], mapping: RequestMapping) -> None:
     """FormatError where two files hold the same lines: requests that are named by them would count twice."""
     by_content: dict[str, Path] = {}
     times = Counter(path.stat().st_size for path in files)
     for path in files:
         # A header alone is an hour without jobs
-        if times[path.stat().st_size] == 1 or len(first_lines(path)) < 2:
+        if times[path.stat().st_size] == 1 or len(first_lines(path, mapping)) < 2:
             continue
         if (other := by_content.setdefault(file_hash(path), path)) is not path:
             raise FormatError(
@@ -191,14 +192,14 @@ def _read_file(
             return None
         return request_row(mapping, as_fields(line), instants, f"{name}:{line_number}", pool)
 
-    lines = lines_of(path, piece.span)
+    lines = lines_of(path, mapping, piece.span)
     yield from parse_lines(lines, parse_row, REQUESTS, name, num_before=piece.num_before)
 
 
 def _unit_notices(path: Path, mapping: RequestMapping) -> Iterator[str]:
     """For each column of instants or durations: that its first text is likely not what the mapping says."""
     as_fields, num_skipped = field_reader(path, mapping)
-    lines = first_lines(path)[num_skipped:]
+    lines = first_lines(path, mapping)[num_skipped:]
     for one in mapping.columns.values():
         if not (one.is_instant or one.column_unit == "s") or len(one.sources) != 1 or one.scale != 1.0:
             continue
@@ -223,7 +224,7 @@ def _event_notices(path: Path, mapping: RequestMapping) -> Iterator[str]:
     """That the first lines tell of requests several times, each time with another arrival, as a log of events does."""
     as_fields, num_skipped = field_reader(path, mapping)
     instants, arrivals = InstantReading(mapping.zone, mapping.time_format), defaultdict(set)
-    for number, line in enumerate(first_lines(path)[num_skipped:]):
+    for number, line in enumerate(first_lines(path, mapping)[num_skipped:]):
         try:
             row = request_row(mapping, as_fields(line), instants, str(number), None)
         except BadRow:
@@ -243,7 +244,7 @@ def _event_notices(path: Path, mapping: RequestMapping) -> Iterator[str]:
 def _meaning_notices(path: Path, mapping: RequestMapping) -> Iterator[str]:
     """That a pattern or the meanings of a status are of none of the first texts: these stay, or all mean one thing."""
     as_fields, num_skipped = field_reader(path, mapping)
-    lines = first_lines(path)[num_skipped:]
+    lines = first_lines(path, mapping)[num_skipped:]
     for one in mapping.columns.values():
         is_status = one.column == "status" and one.values and one.other is not None
         if len(one.sources) != 1 or one.is_amount or not (is_status or (one.pattern and one.other is None)):
@@ -268,13 +269,18 @@ def _absent_paths(path: Path, mapping: RequestMapping) -> list[str]:
     if not is_json(path):
         return []
     lines = []
-    for line in first_lines(path):
+    for line in first_lines(path, mapping):
         try:
             lines.append(json_fields(line))
         except BadRow:
             continue
     sources = mapping.sources if lines else []
-    return [source for source in sources if not any(_first_text(line, source, mapping) for line in lines)]
+    absent = [source for source in sources if not any(_first_text(line, source, mapping) for line in lines)]
+    lists = (
+        (source, next(filter(None, (list_on_the_way(line, source) for line in lines)), ""))
+        for source in absent
+    )
+    return [f"{source} ({inside} is a list)" if inside else source for source, inside in lists]
 
 
 def _first_text(fields: Mapping[str, Any], source: str, mapping: RequestMapping) -> str:
@@ -308,7 +314,7 @@ def _counts_from_hidden_zero(files: Sequence[Path], mapping: RequestMapping) -> 
     if mapping.time_format or not files or not arrival.sources:
         return False
     as_fields, num_skipped = field_reader(files[0], mapping)
-    for number, line in lines_of(files[0]):  # nothing may be known of the first thousands
+    for number, line in lines_of(files[0], mapping):  # nothing may be known of the first thousands
         if number <= num_skipped:
             continue
         try:

@@ -2,8 +2,6 @@
 writing durations and lists."""
 
 import json
-import shutil
-import subprocess
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -18,7 +16,6 @@ from logs_schema.importing import import_log
 from tests.logs_schema.collecting import collect, written
 from tests.logs_schema.test_formats_csv import LUMOS_HEADER, LUMOS_JOB, swapped
 from tests.logs_schema.test_formats_requests import ARRIVAL, EXAMPLES, imported, requests_in
-from tests.logs_schema.test_formats_requests_examples import told
 
 SLURM_DATABASE = (
     "id_job,id_user,nodes_alloc,nodelist,cpus_req,state,timelimit,time_submit,time_start,time_end,tres_req,mem_req,partition",
@@ -183,7 +180,6 @@ def test_invocations_of_no_time_ran_unless_they_are_said_to_be_given_up(tmp_path
     assert ["start" in row for row in rows.values()] == [True, True, False]
 
 
-@pytest.mark.skipif(not shutil.which("jq"), reason="jq is not installed")
 def test_jobs_of_philly_that_were_tried_several_times_by_its_example(tmp_path):
     def attempt(start, end, *nodes):
         return {
@@ -202,10 +198,8 @@ def test_jobs_of_philly_that_were_tried_several_times_by_its_example(tmp_path):
         {"jobid": "2", "attempts": [attempt("2017-10-07 01:05:00", "None", "m2")], "status": "Killed"},
         {"jobid": "3", "attempts": []},
     ]
-    (tmp_path / "cluster_job_log").write_text(json.dumps([job | one for one in jobs], indent=4))
-    command = told("philly.toml", "jq --compact", "schedtwin import")
-    subprocess.run(["bash", "-c", command], cwd=tmp_path, check=True)
-    import_log("requests_csv", [tmp_path / "philly.jsonl", EXAMPLES / "philly.toml"], tmp_path / "a")
+    (tmp_path / "philly.json").write_text(json.dumps([job | one for one in jobs], indent=4))
+    import_log("requests_csv", [tmp_path / "philly.json", EXAMPLES / "philly.toml"], tmp_path / "a")
     rows = requests_in(tmp_path / "a")
     asked = ("cpu_cores", "ran_node", "ran_nodes", "status")
     assert [tuple(rows[name].get(one) for one in asked) for name in "123"] == [
