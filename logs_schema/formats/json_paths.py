@@ -22,6 +22,7 @@ _POINT = re.compile(r"\.(?![^\[]*\])")
 """A point that stands in no brackets."""
 _PICKED = re.compile(r"(.+?)((?:\[[^\[\]]+\])+)")
 _BRACKETS = re.compile(r"\[([^\[\]]+)\]")
+Steps = tuple[str, ...]
 _NUMBER = re.compile(r"-?\d{1,9}")
 
 
@@ -43,10 +44,23 @@ def below(found: Any, path: Sequence[str]) -> tuple[Any, Sequence[str]]:
 
     Keys may have points in them, such as the label `app.kubernetes.io/name`: the longest that fits counts.
     """
-    for length in range(len(path), 0, -1) if isinstance(found, dict) else ():
-        if (key := ".".join(path[:length])) in found:
-            return found[key], path[length:]
+    for key, rest in _begins(tuple(path)) if isinstance(found, dict) else ():
+        if key in found:
+            return found[key], rest
     return None, ()
+
+
+@functools.lru_cache(maxsize=4096)
+def _begins(path: Steps) -> tuple[tuple[str, Steps], ...]:
+    """Every key that a path may begin with, the longest first, and the rest of the path."""
+    return tuple((".".join(path[:length]), path[length:]) for length in range(len(path), 0, -1))
+
+
+@functools.lru_cache(maxsize=4096)
+def _picks(path: Steps) -> tuple[tuple[str, tuple[str, ...], Steps], ...]:
+    """Every key with brackets that a path may begin with, what stands in them, and the rest of the path."""
+    parts = [(_PICKED.fullmatch(key), rest) for key, rest in _begins(path)]
+    return tuple((found[1], tuple(_BRACKETS.findall(found[2])), rest) for found, rest in parts if found)
 
 
 def found_at(fields: Mapping[str, Any], source: str) -> Any:
@@ -123,13 +137,12 @@ def _picked(
     found: Mapping[str, Any], path: Sequence[str], row: Mapping[str, Any]
 ) -> tuple[Any, Sequence[str]]:
     """What an object holds where a path begins with a key and brackets, and the rest of the path; None for nothing."""
-    for length in range(len(path), 0, -1):
-        parts = _PICKED.fullmatch(".".join(path[:length]))
-        if parts and parts[1] in found:
-            held = found[parts[1]]
-            for choice in _BRACKETS.findall(parts[2]):
+    for key, choices, rest in _picks(tuple(path)):
+        if key in found:
+            held = found[key]
+            for choice in choices:
                 held = _chosen(held, choice, row)
-            return held, path[length:]
+            return held, rest
     return None, ()
 
 
@@ -137,8 +150,12 @@ def _chosen(held: Any, choice: str, row: Mapping[str, Any]) -> Any:
     name, is_equal, text = choice.partition("=")
     if is_equal:
         entries = [entry for entry in held if isinstance(entry, dict)] if isinstance(held, list) else []
-        named = ((one, entry) for one in text.split(ALTERNATIVES) for entry in entries)
-        return next((entry for one, entry in named if text_of(entry.get(name)) == one), None)
+        for one in text.split(ALTERNATIVES):
+            for entry in entries:
+                named = entry.get(name)
+                if named == one or (not isinstance(named, str) and text_of(named) == one):
+                    return entry
+        return None
     if isinstance(held, list):
         place = int(choice) if _NUMBER.fullmatch(choice) else len(held)
         return held[place] if -len(held) <= place < len(held) else None
