@@ -15,7 +15,7 @@ STANDS_FOR_NONE = 'a mapping of requests says what stands for none: values = { 4
 REQUIRED = {
     "null": 'a value (a mapping of requests leaves rows without one out by [only], COLUMN = ".+")',
     "not_a_number": 'a number (a mapping of requests says what texts stand for: values = { ">24" = "32" }, and how '
-    'numbers are written: decimal = ",", thousands = ".")',
+    'numbers are written: decimal = ",", thousands = ".", with units of their own unit = "quantity")',
     "not_a_boolean": "true, false, 1 or 0",
     "deployment_samples.not_a_number": 'a number; of texts with their own units, 120 ms or 300m, unit = "quantity" in '
     "the mapping",

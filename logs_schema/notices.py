@@ -1,6 +1,6 @@
 """What a person has to know of an archive at once, at its import and in its report: likely mistakes, in sentences."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Sequence, Set
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -30,9 +30,9 @@ def notices_of(archive: Archive) -> list[str]:
     numbers = list(_dates_as_numbers(archive))
     return [
         *archive.facts.get("notices", ()), *(numbers or _without_dates(archive)), *_without_nodes(archive),
-        *_without_cores(archive), *_guessed_sizes(archive), *_not_listed(archive), *_redirected(archive),
-        *_without_a_node(archive), *_without_starts(archive), *_sites_apart(archive), *_not_found(archive),
-        *_not_utf8(archive), *_not_read(archive),
+        *_without_cores(archive), *_without_demands(archive), *_guessed_sizes(archive), *_not_listed(archive),
+        *_redirected(archive), *_without_a_node(archive), *_without_starts(archive), *_sites_apart(archive),
+        *_not_found(archive), *_not_utf8(archive), *_not_read(archive),
     ]  # fmt: skip
 
 
@@ -114,6 +114,39 @@ def _not_listed(archive: Archive) -> Iterator[str]:
         yield (
             f"{num_foreign / num_named:.0%} of the requests of {days[-1]} that name a node name one that is not in the "
             f"inventory ({first(sorted(foreign))}): nothing is learned from them; list all nodes in nodes.csv"
+            + _spelt_otherwise(foreign, known.drop_null().to_pylist())
+        )
+
+
+def _spelt_otherwise(foreign: Set[str], known: Sequence[str]) -> str:
+    """That names of a log are names of an inventory but for large letters, blanks or a domain; empty where none is."""
+    by_name = {plain: name for name in known for plain in _plainly(name)}
+    alike = [
+        f"{name} as {by_name[plain]}"
+        for name in sorted(foreign)
+        if (plain := next((one for one in _plainly(name) if one in by_name), ""))
+    ]
+    return f", spelt as the log spells them: it may list {first(alike)}" if alike else ""
+
+
+def _plainly(name: str) -> list[str]:
+    """A node's name in small letters without blanks, and that without its domain, which no address has."""
+    plain = "".join(name.casefold().split())
+    host = plain.split(".")[0]
+    return [plain] if host.isdigit() or not host else [plain, host]
+
+
+def _without_demands(archive: Archive) -> Iterator[str]:
+    """That many of the newest day's requests do not say how many cores they take, where nodes have cores."""
+    nodes = archive.nodes()["cpu_cores"].to_pylist() if archive.num_rows(NODES.name) else []
+    num, num_unknown = 0, 0
+    for batch in _newest(archive, ("cpu_cores",)) if any(nodes) else ():
+        num, num_unknown = num + batch.num_rows, num_unknown + batch["cpu_cores"].null_count
+    if num_unknown > MOST_FOREIGN * num:
+        yield (
+            f"{num_unknown / num:.0%} of the requests of {archive.days(REQUESTS.name)[-1]} do not say how many cores "
+            "they take (cpu_cores), and count as one core each; where they take more or less, give it, or give nodes "
+            "as many cpu_cores as they serve requests at a time"
         )
 
 

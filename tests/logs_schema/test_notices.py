@@ -2,6 +2,7 @@
 
 import pytest
 
+from logs_schema.notices import _spelt_otherwise
 from tests.logs_schema.test_check_report import checked, request
 
 
@@ -28,3 +29,30 @@ def test_runs_on_a_node_that_is_not_named_are_named_where_others_are(tmp_path, n
     named = [line for line in checked(tmp_path, rows).warnings if "name no node" in line]
     assert len(named) == says
     assert not says or named[0].startswith("25% of the requests of 2020-01-01 that began")
+
+
+@pytest.mark.parametrize(("num_without", "says"), [(0, False), (1, True), (4, True)])
+def test_requests_that_do_not_say_how_many_cores_they_take_are_named(tmp_path, num_without, says):
+    rows = [
+        request(number, 200 * number, **({"cpu_cores": None} if number < num_without else {}))
+        for number in range(4)
+    ]
+    named = [line for line in checked(tmp_path, rows).warnings if "count as one core each" in line]
+    assert len(named) == says
+    assert not says or named[0].startswith(f"{num_without / 4:.0%} of the requests of 2020-01-01 do not say")
+
+
+@pytest.mark.parametrize(
+    ("foreign", "known", "said"),
+    [
+        ({"N 1", "n2"}, ["n1", "m2"], "N 1 as n1"),
+        ({"n1.example.org"}, ["n1"], "n1.example.org as n1"),
+        ({"n1"}, ["N1.example.org"], "n1 as N1.example.org"),
+        ({"10.0.0.2"}, ["10.0.0.1"], ""),
+        ({"n3"}, ["n1"], ""),
+    ],
+)
+def test_nodes_that_an_inventory_spells_otherwise_are_named(foreign, known, said):
+    text = _spelt_otherwise(foreign, known)
+    assert text.endswith(said)
+    assert bool(text) == bool(said)
