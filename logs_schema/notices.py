@@ -137,16 +137,18 @@ def _plainly(name: str) -> list[str]:
 
 
 def _without_demands(archive: Archive) -> Iterator[str]:
-    """That many of the newest day's requests do not say how many cores they take, where nodes have cores."""
+    """That many of the newest day's requests on nodes with cores do not say how many they take."""
     nodes = archive.nodes()["cpu_cores"].to_pylist() if archive.num_rows(NODES.name) else []
     num, num_unknown = 0, 0
-    for batch in _newest(archive, ("cpu_cores",)) if any(nodes) else ():
-        num, num_unknown = num + batch.num_rows, num_unknown + batch["cpu_cores"].null_count
+    for batch in _newest(archive, ("cpu_cores", *COLUMNS)) if any(nodes) else ():
+        on_a_node = pc.or_(*(pc.is_valid(batch[name]) for name in COLUMNS))
+        num += pc.sum(on_a_node).as_py() or 0
+        num_unknown += pc.sum(pc.and_(on_a_node, pc.is_null(batch["cpu_cores"]))).as_py() or 0
     if num_unknown > MOST_FOREIGN * num:
         yield (
-            f"{num_unknown / num:.0%} of the requests of {archive.days(REQUESTS.name)[-1]} do not say how many cores "
-            "they take (cpu_cores), and count as one core each; where they take more or less, give it, or give nodes "
-            "as many cpu_cores as they serve requests at a time"
+            f"{num_unknown / num:.0%} of the requests of {archive.days(REQUESTS.name)[-1]} that name a node do not say "
+            "how many cores they take (cpu_cores), and count as one core each; where they take more or less, give it, "
+            "or give nodes as many cpu_cores as they serve requests at a time"
         )
 
 

@@ -39,7 +39,9 @@ def test_requests_that_do_not_say_how_many_cores_they_take_are_named(tmp_path, n
     ]
     named = [line for line in checked(tmp_path, rows).warnings if "count as one core each" in line]
     assert len(named) == says
-    assert not says or named[0].startswith(f"{num_without / 4:.0%} of the requests of 2020-01-01 do not say")
+    assert not says or named[0].startswith(
+        f"{num_without / 4:.0%} of the requests of 2020-01-01 that name a node do"
+    )
 
 
 @pytest.mark.parametrize(
