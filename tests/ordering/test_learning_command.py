@@ -120,7 +120,9 @@ def test_a_log_without_a_whole_day_says_so(tmp_path, capsys):
     )
     assert run("import", "swf", tmp_path / "log.swf", "--out", tmp_path / "archive", "--no-progress") == 0
     assert run("fit", tmp_path / "archive", "--out", tmp_path / "twin", "--no-progress") == 2
-    assert "allowed: days of the log: no whole day" in capsys.readouterr().err
+    said = capsys.readouterr().err
+    assert "where: [days] num_days, [order.weeks]" in said  # not days that the log never had
+    assert "allowed: days of the log: no whole day" in said
 
 
 def test_counts_of_a_replay_are_those_of_its_days(archive, tmp_path, capsys):

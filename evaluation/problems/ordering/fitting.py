@@ -109,7 +109,7 @@ def training_days(jobs: Jobs, days: DaysConfig, weeks: WeeksConfig) -> tuple[int
             "the training days do not lie within the log"
             if is_named
             else f"{max(end - begin, 0)} whole days of log are too few for {num_days} of training and {after} of tests",
-            where=f"{date_of(first)} to {date_of(last)}",
+            where=f"{date_of(first)} to {date_of(last)}" if is_named else "[days] num_days, [order.weeks]",
             allowed=f"days of the log: {whole_days(begin, end)}",
             advice=f"train on fewer days ([days] num_days, or [order.weeks] num_train_days), leave fewer than {after} "
             "for tests ([order.weeks] num_test_days, num_drain_days), or name them ([days] first_day, last_day)",
