@@ -291,3 +291,51 @@ pattern = "(?:[0-9]+\\\\*)?([^:*]+).*"
     import_log("requests_csv", [tmp_path / "jobs.json", tmp_path / "map.toml"], tmp_path / "a")
     row = requests_in(tmp_path / "a")["7"]
     assert (row["arrival"], row["ran_node"]) == (at(T0), "hostA")
+
+
+def test_jobs_that_aws_batch_describes_with_amounts_in_a_list_by_type(tmp_path):
+    asked = [
+        {"value": "4", "type": "VCPU"},
+        {"value": "8192", "type": "MEMORY"},
+        {"value": "1", "type": "GPU"},
+    ]
+    tries = [{"startedAt": T0 * 1000 + 9}, {"startedAt": T0 * 1000 + 60_000}]
+    container = {
+        "resourceRequirements": asked,
+        "containerInstanceArn": "arn:aws:ecs:eu:1:container-instance/c/i1",
+    }
+    job = {
+        "jobId": "7",
+        "createdAt": T0 * 1000,
+        "attempts": tries,
+        "container": container,
+        "status": "SUCCEEDED",
+    }
+    mapping = """[columns.request_id]
+source = "jobId"
+[columns.arrival]
+source = "createdAt"
+unit = "ms"
+[columns.start]
+source = "attempts[0].startedAt"
+unit = "ms"
+[columns.cpu_cores]
+source = "container.resourceRequirements[type=VCPU].value"
+[columns.memory_gib]
+source = "container.resourceRequirements[type=MEMORY].value"
+unit = "MiB"
+[columns.gpus]
+source = "container.resourceRequirements[type=GPU].value"
+[columns.num_nodes]
+source = "attempts"
+combine = "count"
+[columns.ran_node]
+source = "container.containerInstanceArn"
+pattern = ".*/([^/]+)"
+"""
+    written(tmp_path, "map.toml", mapping)
+    written(tmp_path, "jobs.json", json.dumps({"jobs": [job]}, indent=4))
+    import_log("requests_csv", [tmp_path / "jobs.json", tmp_path / "map.toml"], tmp_path / "a")
+    row = requests_in(tmp_path / "a")["7"]
+    amounts = [row[name] for name in ("cpu_cores", "memory_gib", "gpus", "num_nodes")]
+    assert (amounts, row["ran_node"], row["start"]) == ([4.0, 8.0, 1.0, 2], "i1", at(T0 + 0.009))
