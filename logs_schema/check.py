@@ -58,7 +58,9 @@ def check_archive(path: Path | str) -> CheckReport:
         for name in archive.tables
     }
     days = _days_of(archive)
-    coverage, use, clock, tried, named = Coverage(), PeakUse(), _Clock(), Overlap(), _Named()
+    coverage, clock, tried, named = Coverage(), _Clock(), Overlap(), _Named()
+    nodes = archive.nodes()
+    use = PeakUse(offered=frozenset(nodes["node_id"].to_pylist()))
     memory, deadlines = Above("memory_gib", HUGE_GIB), _Deadlines()
     for batch in archive.scan("requests", columns=COLUMNS):
         coverage.add(batch)
@@ -68,7 +70,6 @@ def check_archive(path: Path | str) -> CheckReport:
         named.add(batch)
         memory.add(batch)
         deadlines.add(batch)
-    nodes = archive.nodes()
     guessed = guesses(archive.facts)
     capacities = tuple(_capacity_lines(use.finish(), nodes, set(guessed)))
     unknown_nodes = _unknown_nodes(use, nodes)

@@ -14,7 +14,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 RESOURCES = ("cpu_cores", "memory_gib", "gpus")
-COLUMNS = ("arrival", "site", *RESOURCES, "start", "finish", "status", "ran_node", "ran_nodes")
+COLUMNS = (
+    "arrival", "site", *RESOURCES, "start", "finish", "status", "ran_node", "ran_nodes", "offered_node", "accepted",
+)  # fmt: skip
 OF_SITE = "site\n"
 """Before the name of a site that is a place; no node's name has a line break."""
 NEVER_US = np.iinfo(np.int64).max
@@ -29,11 +31,14 @@ class PeakUse:
         places: Names of places in order of first use; a place is a node or a site.
         peak: Largest use per place and resource `[places, 3]`, in the order of `RESOURCES`.
         num_without_node: Requests that began to run on an unknown node.
+        offered: Names of nodes: where the log does not say where a request ran, it is the one of them that it was
+            offered to, as twins take it.
     """
 
     places: dict[str, int] = field(default_factory=dict)
     peak: np.ndarray = field(default_factory=lambda: np.zeros((0, len(RESOURCES))))
     num_without_node: int = 0
+    offered: frozenset[str] = frozenset()
     _use: np.ndarray = field(default_factory=lambda: np.zeros((0, len(RESOURCES))))
     _times_us: np.ndarray = field(default_factory=lambda: np.zeros(0, np.int64))
     _place: np.ndarray = field(default_factory=lambda: np.zeros(0, np.int64))
@@ -67,7 +72,7 @@ class PeakUse:
         """Row, place and share `[n], [n], [n, 1]` of all that the rows `runs` occupy, in three parts."""
         whole = np.ones((len(runs), 1))
         yield runs, self._labels(batch["site"], OF_SITE)[runs], whole
-        node = self._labels(batch["ran_node"], "")[runs]
+        node = self._labels(self._nodes(batch), "")[runs]
         spread = np.asarray(pc.list_value_length(batch["ran_nodes"]).fill_null(0))[runs] > 0
         alone = ~spread & (node >= 0)
         yield runs[alone], node[alone], whole[alone]
@@ -80,6 +85,13 @@ class PeakUse:
         self._grow()
         yield np.array(rows, np.int64), np.array(places, np.int64), np.array(shares).reshape(-1, 1)
         self.num_without_node += int((~spread & (node < 0)).sum())
+
+    def _nodes(self, batch: pa.RecordBatch) -> pa.Array:
+        """Where every request ran, or else is taken to have run; null where that is unknown."""
+        offered = pc.cast(batch["offered_node"], pa.string())
+        known = pc.is_in(offered, value_set=pa.array(sorted(self.offered), pa.string()))
+        known = pc.and_(known, pc.fill_null(batch["accepted"], True))
+        return pc.coalesce(pc.cast(batch["ran_node"], pa.string()), pc.if_else(known, offered, None))
 
     def _labels(self, column: pa.Array, prefix: str) -> np.ndarray:
         """Place of every row by its label, -1 where it is null."""

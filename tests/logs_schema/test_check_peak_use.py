@@ -27,13 +27,15 @@ def rows(*jobs):
                 "status": "running" if finish is None else "completed",
                 "ran_node": (where or [None])[0] if isinstance(where, list) else where,
                 "ran_nodes": where if isinstance(where, list) else None,
+                "offered_node": None,
+                "accepted": None,
             }
         )
     return tabulate(REQUESTS, sorted(made, key=lambda row: row["arrival"]))
 
 
-def peaks(table, batch_rows=1):
-    use = PeakUse()
+def peaks(table, batch_rows=1, **known):
+    use = PeakUse(**known)
     for batch in table.select(COLUMNS).to_batches(max_chunksize=batch_rows):
         use.add(batch)
     use.finish()
@@ -52,6 +54,17 @@ def test_shares_of_a_request_on_several_nodes():
     assert found["a"][0] == pytest.approx(5 / 3 + 1)
     assert found["b"][0] == pytest.approx(10 / 3)
     assert found[f"{OF_SITE}s"][0] == 6.0
+
+
+def test_a_request_that_ran_where_the_log_does_not_say_ran_where_it_was_offered_to():
+    jobs = rows((0, 0, 10, 4.0, None), (1, 1, 10, 2.0, "b"), (2, 2, 9, 1.0, None), (3, 3, 8, 1.0, None))
+    offers = pa.array(["a", "a", "of a class", "a"])
+    answers = pa.array([True, True, None, False])  # who declined runs elsewhere
+    jobs = jobs.drop_columns(["offered_node", "accepted"])
+    jobs = jobs.append_column("offered_node", offers).append_column("accepted", answers)
+    use, found = peaks(jobs, offered=frozenset({"a", "b"}))
+    assert (found["a"][0], found["b"][0], found[f"{OF_SITE}s"][0]) == (4.0, 2.0, 8.0)
+    assert (use.num_without_node, "of a class" in found) == (2, False)
 
 
 def test_a_node_may_be_called_as_its_site_is_shown():
