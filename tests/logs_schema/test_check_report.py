@@ -106,9 +106,8 @@ def test_shares_that_were_rounded_are_not_too_many(tmp_path):
 
 def test_requests_without_nodes_are_held_against_their_site(tmp_path):
     nodes = [NODE, NODE | {"node_id": "n2"}]
-    report = checked(
-        tmp_path, [request(n, n, ran_node=None, offered_node=None) for n in range(3)], nodes=nodes
-    )
+    nowhere = [request(n, n, ran_node=None, offered_node=None) for n in range(3)]
+    report = checked(tmp_path, nowhere, nodes=nodes)
     line = report.capacities[0]
     assert (line.kind, line.num_places, line.largest_share, line.over) == ("site", 1, 0.75, ())
 
