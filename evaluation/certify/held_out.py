@@ -104,7 +104,12 @@ def hold_out(
             raise ConfigError(
                 "the log holds no day after training",
                 where=f"training ends on {last}, the log on {known[-1] if known else 'no day'}",
-                advice="import later days, or fit the twin on fewer (--config, [days] last_day)",
+                advice="import later days"
+                + (
+                    ", or fit the twin on fewer (--config, [days] last_day)"
+                    if len(set(train_days)) > 1
+                    else ""
+                ),
             )
     else:
         refuse_overlap(train_days, [TestDays(0, tuple(named), None)])

@@ -100,8 +100,12 @@ def test_misread_dates_are_neither_held_out_nor_partners():
     chosen = hold_out(archive, days[:2], None, CertifyConfig(enough_rows=100_000))
     assert chosen.days == tuple(days[2:])
     assert set(chosen.partners) == set(days[:2])
-    with pytest.raises(ConfigError, match="ends on 2024-01-08, the log on 2024-01-08"):
+    with pytest.raises(ConfigError, match="ends on 2024-01-08, the log on 2024-01-08") as refused:
         hold_out(archive, days, None, CertifyConfig())
+    assert "fit the twin on fewer" in str(refused.value)
+    rows = {days[0]: 900}
+    with pytest.raises(ConfigError, match="import later days$"):  # one day cannot be fewer
+        hold_out(archive, days[:1], None, CertifyConfig())
 
 
 @pytest.mark.parametrize(("num_windows", "num_members"), [(7, 3), (1, 5), (6, 2), (12, 1)])
