@@ -21,6 +21,8 @@ TIMES = ("arrival", "start", "finish", "run_s", "status")
 MOST_FOREIGN, MOST_REDIRECTED = 0.02, 0.02
 """Shares of the newest day's requests on nodes that the inventory lacks, and on others than they were offered to, above
 which it is said at once."""
+MOST_OF_NO_LENGTH = 0.05
+"""The same share of runs that take no time."""
 FAR_OVER = 1.5
 """A guessed capacity so many times the median use, or the largest request, is named as too large perhaps."""
 
@@ -31,8 +33,8 @@ def notices_of(archive: Archive) -> list[str]:
     return [
         *archive.facts.get("notices", ()), *(numbers or _without_dates(archive)), *_without_nodes(archive),
         *_without_cores(archive), *_without_demands(archive), *_guessed_sizes(archive), *_not_listed(archive),
-        *_redirected(archive), *_without_a_node(archive), *_without_starts(archive), *_sites_apart(archive),
-        *_not_found(archive), *_not_utf8(archive), *_not_read(archive),
+        *_redirected(archive), *_without_a_node(archive), *_without_starts(archive), *_without_length(archive),
+        *_sites_apart(archive), *_not_found(archive), *_not_utf8(archive), *_not_read(archive),
     ]  # fmt: skip
 
 
@@ -205,6 +207,23 @@ def _without_starts(archive: Archive) -> Iterator[str]:
             f"{num_unknown / num_ended:.0%} of the requests of {days[-1]} that ended have no start: neither how long "
             "they waited nor how long they ran is known, and twins learn neither; give start, or run_s beside finish; "
             "where requests never wait, start is their arrival"
+        )
+
+
+def _without_length(archive: Archive) -> Iterator[str]:
+    """That many runs of the newest day ended as they began."""
+    days = archive.days(REQUESTS.name)
+    num_runs, num_zero = 0, 0
+    for part in _newest(archive, TIMES):
+        batch = with_implied_times(pa.Table.from_batches([part]))
+        known = pc.and_(pc.is_valid(batch["start"]), pc.is_valid(batch["finish"]))
+        num_runs += pc.sum(known).as_py() or 0
+        num_zero += pc.sum(pc.and_(known, pc.equal(batch["start"], batch["finish"]))).as_py() or 0
+    if num_zero > MOST_OF_NO_LENGTH * num_runs:
+        yield (
+            f"{num_zero / num_runs:.0%} of the runs of {days[-1]} end as they start: twins draw run times above zero, "
+            "and do not repeat these; what never ran has no start, and where the clock is too coarse (whole seconds, say) "
+            "finer instants, or run_s, tell more"
         )
 
 

@@ -104,7 +104,7 @@ def test_misread_dates_are_neither_held_out_nor_partners():
         hold_out(archive, days, None, CertifyConfig())
     assert "fit the twin on fewer" in str(refused.value)
     rows = {days[0]: 900}
-    with pytest.raises(ConfigError, match="import later days$"):  # one day cannot be fewer
+    with pytest.raises(ConfigError, match=r"import later days$"):  # one day cannot be fewer
         hold_out(archive, days[:1], None, CertifyConfig())
 
 

@@ -22,6 +22,15 @@ def test_ends_of_which_no_start_is_known_are_named(tmp_path, changes, says):
     assert not says or named[0].startswith("100% of the requests of 2020-01-01")
 
 
+@pytest.mark.parametrize(("num_zero", "says"), [(0, False), (1, True)])
+def test_runs_that_end_as_they_start_are_named(tmp_path, num_zero, says):
+    rows = [request(number, 200 * number) for number in range(4)]
+    rows = [row | ({"finish": row["start"]} if number < num_zero else {}) for number, row in enumerate(rows)]
+    named = [line for line in checked(tmp_path, rows).warnings if "end as they start" in line]
+    assert len(named) == says
+    assert not says or named[0].startswith("25% of the runs of 2020-01-01")
+
+
 @pytest.mark.parametrize(("num_nowhere", "says"), [(0, False), (1, True), (4, False)])
 def test_runs_on_a_node_that_is_not_named_are_named_where_others_are(tmp_path, num_nowhere, says):
     nowhere = {"offered_node": None, "ran_node": None}
