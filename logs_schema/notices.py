@@ -222,7 +222,7 @@ def _without_length(archive: Archive) -> Iterator[str]:
     if num_zero > MOST_OF_NO_LENGTH * num_runs:
         yield (
             f"{num_zero / num_runs:.0%} of the runs of {days[-1]} end as they start: twins draw run times above zero, "
-            "and do not repeat these; what never ran has no start, and where the clock is too coarse (whole seconds, say) "
+            "and do not repeat these; what never ran has no start, and where the clock is too coarse (whole seconds), "
             "finer instants, or run_s, tell more"
         )
 
