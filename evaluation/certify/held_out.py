@@ -178,7 +178,8 @@ def unseen_labels(archive: Archive, encoding: Encoding, days: Sequence[dt.date])
             strange[name].update(unseen.to_pylist())
     total = archive.num_rows_on("requests", days)
     return tuple(
-        f"{name}: {counts.total():,} of {total:,} requests have a label that is not in the training data, "
+        f"{name}: {counts.total():,} of {total:,} requests have a label that the twin does not know, not seen "
+        "on the training days or too rare there, "
         f"{_TREATED.get(name, 'taken as unknown')} ({first(sorted(counts))})"
         for name, counts in strange.items()
         if counts

@@ -90,7 +90,12 @@ def taken_for_one(archive: Archive, encoding: Encoding, days: Sequence[dt.date])
         if rare:
             share = sum(rare.values()) / found.total()
             told.append(f"{len(rare):,} of {len(found):,} {kind}s, with {share:.0%} of the requests")
-    return f"rare labels are taken for one, 'unknown': {'; '.join(told)}" if told else ""
+    if not told:
+        return ""
+    return (
+        f"rare labels are taken for one, 'unknown', beside the {MAX_VOCABULARY} most frequent: {'; '.join(told)}; "
+        "where they fall into groups, name the groups in their place"
+    )
 
 
 def no_choice_in(twin: Path) -> str:
