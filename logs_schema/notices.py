@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator, Sequence, Set
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -23,6 +24,10 @@ MOST_FOREIGN, MOST_REDIRECTED = 0.02, 0.02
 which it is said at once."""
 MOST_OF_NO_LENGTH = 0.05
 """The same share of runs that take no time."""
+CLOCKS_S = (3600, 60, 1)
+"""Steps of clocks, the longest first."""
+TICKS_OF_A_RUN, ENOUGH_RUNS = 20, 50
+"""Median runs of fewer steps than this are named, where there are enough."""
 FAR_OVER = 1.5
 """A guessed capacity so many times the median use, or the largest request, is named as too large perhaps."""
 
@@ -34,7 +39,8 @@ def notices_of(archive: Archive) -> list[str]:
         *archive.facts.get("notices", ()), *(numbers or _without_dates(archive)), *_without_nodes(archive),
         *_without_cores(archive), *_without_demands(archive), *_guessed_sizes(archive), *_not_listed(archive),
         *_redirected(archive), *_without_a_node(archive), *_without_starts(archive), *_without_length(archive),
-        *_sites_apart(archive), *_not_found(archive), *_not_utf8(archive), *_not_read(archive),
+        *_of_a_coarse_clock(archive), *_sites_apart(archive), *_not_found(archive), *_not_utf8(archive),
+        *_not_read(archive),
     ]  # fmt: skip
 
 
@@ -224,6 +230,26 @@ def _without_length(archive: Archive) -> Iterator[str]:
             f"{num_zero / num_runs:.0%} of the runs of {days[-1]} end as they start: twins draw run times above zero, "
             "and do not repeat these; what never ran has no start, and where the clock is too coarse (whole seconds), "
             "finer instants, or run_s, tell more"
+        )
+
+
+def _of_a_coarse_clock(archive: Archive) -> Iterator[str]:
+    """That the newest day's runs are not much longer than what its clock tells apart."""
+    days, run_us = archive.days(REQUESTS.name), [np.zeros(0, np.int64)]
+    coarse = list(CLOCKS_S)
+    for batch in _newest(archive, ("start", "finish")):
+        both = pa.Table.from_batches([batch]).drop_null()
+        start_us, finish_us = (both[name].cast(pa.int64()).to_numpy() for name in ("start", "finish"))
+        coarse = [one for one in coarse if not (start_us % (one * 1_000_000)).any()]
+        coarse = [one for one in coarse if not (finish_us % (one * 1_000_000)).any()]
+        run_us.append(finish_us - start_us)
+    run_s = np.concatenate(run_us) / 1e6
+    usual_s = np.median(run_s) if len(run_s) >= ENOUGH_RUNS else np.inf
+    if coarse and usual_s < TICKS_OF_A_RUN * coarse[0]:
+        yield (
+            f"the clock of {days[-1]} counts in steps of {coarse[0]:,} s, and half of its runs take {usual_s:,.4g} s or "
+            "less: waits and run times are off by up to a step, and what twins find in them (cold starts, say) may be "
+            "the rounding; finer instants tell more"
         )
 
 

@@ -3,7 +3,7 @@
 import pytest
 
 from logs_schema.notices import _spelt_otherwise
-from tests.logs_schema.test_check_report import checked, request
+from tests.logs_schema.test_check_report import START, checked, request
 
 
 @pytest.mark.parametrize(
@@ -29,6 +29,25 @@ def test_runs_that_end_as_they_start_are_named(tmp_path, num_zero, says):
     named = [line for line in checked(tmp_path, rows).warnings if "end as they start" in line]
     assert len(named) == says
     assert not says or named[0].startswith("25% of the runs of 2020-01-01")
+
+
+@pytest.mark.parametrize(
+    ("step_s", "run_s", "num", "told"),
+    [
+        (60, 120, 60, 60),
+        (60, 1200, 60, 0),
+        (60, 120, 9, 0),
+        (0.5, 2, 60, 0),
+        (1, 2, 60, 1),
+        (3600, 7200, 60, 3600),
+    ],
+)
+def test_a_clock_that_is_coarse_for_its_runs_is_named(tmp_path, step_s, run_s, num, told):
+    times = [START + number % 2 * step_s for number in range(num)]
+    rows = [request(n, 0, arrival=at, start=at, finish=at + run_s) for n, at in enumerate(times)]
+    named = [line for line in checked(tmp_path, rows).warnings if "counts in steps of" in line]
+    assert len(named) == bool(told)
+    assert not told or f"steps of {told:,} s, and half of its runs take {run_s:,} s" in named[0]
 
 
 @pytest.mark.parametrize(("num_nowhere", "says"), [(0, False), (1, True), (4, False)])
