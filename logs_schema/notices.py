@@ -247,9 +247,9 @@ def _of_a_coarse_clock(archive: Archive) -> Iterator[str]:
     usual_s = np.median(run_s) if len(run_s) >= ENOUGH_RUNS else np.inf
     if coarse and usual_s < TICKS_OF_A_RUN * coarse[0]:
         yield (
-            f"the clock of {days[-1]} counts in steps of {coarse[0]:,} s, and half of its runs take {usual_s:,.4g} s or "
-            "less: waits and run times are off by up to a step, and what twins find in them (cold starts, say) may be "
-            "the rounding; finer instants tell more"
+            f"the clock of {days[-1]} counts in steps of {coarse[0]:,} s, and half of its runs take {usual_s:,.4g} s "
+            "or less: waits and run times are off by up to a step, and what twins find in them (cold starts, say) may "
+            "be the rounding; finer instants tell more"
         )
 
 
