@@ -152,6 +152,7 @@ def setting_of(encoding: Encoding) -> dict[str, Any]:
         **_of_runs(encoding),
         **_nodes_of_queue(encoding),
         **({} if cluster.wakes is None else {"wakes": _wakes(cluster.wakes)}),
+        **({"kinds_by": cluster.kinds_by} if cluster.kinds_by else {}),
         **({"hazard": list(cluster.hazard)} if cluster.hazard else {}),
         **({"concurrency": [list(row) for row in cluster.concurrency]} if cluster.concurrency else {}),
         **({"scarce": [RESOURCES[resource] for resource in cluster.scarce]} if cluster.scarce else {}),

@@ -155,6 +155,7 @@ def encoding_of(setting: PlacementSetting, judged: Encoding) -> Encoding:
         sites=setting.sites,
         scenarios=setting.scenarios,
         services=setting.services,
+        kinds_by=setting.kinds_by,
         queues=setting.queues,
         rules=np.array(rules, bool),
         run_ratio=np.array(ratios).T,

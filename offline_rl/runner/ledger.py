@@ -141,7 +141,7 @@ class Ledger:
         amounts = (held.arrival_s, run_s, *requested, held.start_s or 0.0)
         if not all(map(math.isfinite, amounts)) or min(run_s, *requested) < 0.0:
             raise PolicyInputError("a request cannot be like this", where=f"{request_id!r}: {held}")
-        service = self._policy.vocabulary.service_index(held.service)
+        service = self._policy.vocabulary.service_index(held)
         level = 0.0 if self._levels is None or row < 0 else float(self._levels.pair[service, row])
         use = None
         if self._cold is not None and row >= 0:
@@ -162,9 +162,7 @@ class Ledger:
         if self._cold is None or row < 0 or self._policy.expected_run_s(held) <= 0.0:
             return 0.0
         self._cold.begin(held.arrival_s)
-        return float(
-            self._cold.due_s(self._policy.vocabulary.service_index(held.service), held.arrival_s)[row]
-        )
+        return float(self._cold.due_s(self._policy.vocabulary.service_index(held), held.arrival_s)[row])
 
     def start(self, request_id: Any, at_s: float) -> bool:
         """A request began to run; False where it is not in flight or runs already."""
@@ -290,7 +288,7 @@ class Ledger:
 
     def table_for(self, request: Request, clock_s: float) -> NodeTable:
         """The table of nodes, with how long a request's service runs on them by now."""
-        index = self._policy.vocabulary.service_index(request.service)
+        index = self._policy.vocabulary.service_index(request)
         units = self._table.facts.run_units[index]
         if self._levels is not None:
             np.multiply(self._trained_units[index], np.exp(self._levels.of(index)), out=units)

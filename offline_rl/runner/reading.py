@@ -14,6 +14,8 @@ from offline_rl.runner.table import NodeTable, Vocabulary
 
 _OF_RESOURCE = [[0, LOAD.index("waiting_cores"), LOAD.index("core_seconds_left")], [1], [2]]
 """Rows of `LOAD` that count a resource."""
+_SERVICE = 2
+"""Place of the service among the labels of a request."""
 _LEAST = {"cpu_cores": 0.0, "memory_gib": 0.0, "gpus": 0.0, "num_nodes": 1.0, "input_mib": 0.0}
 
 
@@ -29,7 +31,8 @@ def request_numbers(
     labels = (request.site, request.scenario, request.service, request.queue)
     kinds = vocabulary.offsets.values()
     known = [index_of.get(label, 0) for label, (_, index_of) in zip(labels, kinds, strict=True)]  # type: ignore[arg-type]
-    _, scenario, service, queue = known
+    _, scenario, _, queue = known
+    known[_SERVICE] = service = vocabulary.service_index(request)
     expected_run_s = _expected_run_s(setting, request, service, scenario, queue)
     accepts = setting.acceptance_of_agent.get(request.agent)  # type: ignore[arg-type]
     has_cores, has_memory, has_gpus = setting.demanded
@@ -56,7 +59,7 @@ def expected_run_s(setting: PlacementSetting, vocabulary: Vocabulary, asked: Req
     known), by what scenario and queue say of it; by the habits of the agent."""
     if isinstance(asked, Held) and asked.expected_run_s is not None:
         return asked.expected_run_s
-    service = vocabulary.service_index(asked.service)
+    service = vocabulary.service_index(asked)
     of_scenario, of_queue = (vocabulary.offsets[kind][1] for kind in ("scenario", "queue"))
     scenario, queue = of_scenario.get(asked.scenario, 0), of_queue.get(asked.queue, 0)  # type: ignore[arg-type]
     return _expected_run_s(setting, asked, service, scenario, queue)

@@ -18,6 +18,8 @@ from offline_rl.runner.wakes import KnownWakes
 
 RESOURCES = ("cpu_cores", "memory_gib", "gpus")
 """Resources in the order of arrays; the same as in training."""
+KINDS_BY = ("scenario", "queue")
+"""Labels that services may be told apart by; likewise."""
 _ROUNDING = 1.000001
 
 
@@ -105,6 +107,8 @@ class PlacementSetting:
         concurrency: How many requests of every service run at once on every node, 0 without a limit, for a ledger kept
             by events; empty: the log shows no limit.
         nodes_of_queue: Candidates of a request that lists none, of queues that the log shows to be bound to nodes.
+        kinds_by: Label, scenario or queue, by which services are told apart ("ocr of maps"), where there is such a kind
+            in `services`; "": by none.
     """
 
     nodes: tuple[KnownNode, ...]
@@ -132,6 +136,7 @@ class PlacementSetting:
     wakes: KnownWakes | None = None
     hazard: tuple[float, ...] = ()
     concurrency: tuple[tuple[int, ...], ...] = ()
+    kinds_by: str = ""
 
     @cached_property
     def node_names(self) -> frozenset[str]:
@@ -200,6 +205,7 @@ def parse_setting(content: Mapping[str, Any]) -> PlacementSetting:
             wakes=_wakes(content.get("wakes")),
             hazard=tuple(float(one) for one in content.get("hazard", ())),
             concurrency=tuple(tuple(int(one) for one in row) for row in content.get("concurrency", ())),
+            kinds_by=str(content.get("kinds_by", "")),
             **{name: tuple(content[name]) for name in ("sites", "scenarios", "services", "queues")},
         )
     except (KeyError, TypeError, ValueError, OverflowError, AttributeError) as error:
@@ -216,6 +222,7 @@ def _refuse_impossible(setting: PlacementSetting) -> None:
     sound = {
         "there must be nodes, each name once": nodes and len(names) == len(nodes),
         "vocabularies must hold different words": all(each and len(set(each)) == len(each) for each in words),
+        "services are told apart by scenario or queue": setting.kinds_by in ("", *KINDS_BY),
         "names must be text": all(isinstance(one, str) for one in (*names, *sum(words, ()))),
         "a node's site must be one of the sites": all(node.site in setting.sites for node in nodes),
         "capacities must be at least 0, and no machine larger than its node": all(

@@ -13,7 +13,7 @@ import numpy as np
 from logs_schema.errors import first
 from offline_rl.contract import PolicyContract
 from offline_rl.errors import PolicyInputError
-from offline_rl.runner.descriptions import Node, Request
+from offline_rl.runner.descriptions import Held, Node, Request
 from offline_rl.runner.features import NUMERIC_REQUEST_FEATURES, NodeFacts, node_facts
 from offline_rl.runner.setting import RESOURCES, KnownNode, PlacementSetting
 
@@ -180,14 +180,21 @@ class Vocabulary:
     Attributes:
         offsets: Kind of label -> (position of its first flag, label -> index).
         num_features: Of a request, flags included.
+        kinds_by: Label that services of training are told apart by, see `PlacementSetting`.
     """
 
     offsets: dict[str, tuple[int, dict[str, int]]]
     num_features: int
+    kinds_by: str = ""
 
-    def service_index(self, service: str | None) -> int:
-        """The place of a service among those of training; 0 where it is not known."""
-        return self.offsets["service"][1].get(service, 0)  # type: ignore[arg-type]
+    def service_index(self, asked: Request | Held) -> int:
+        """The place of a request's service among those of training, of its kind where that has one; 0 where it is not
+        known."""
+        index_of = self.offsets["service"][1]
+        index = index_of.get(asked.service, 0)  # type: ignore[arg-type]
+        if not self.kinds_by:
+            return index
+        return index_of.get(f"{asked.service} of {getattr(asked, self.kinds_by)}", index)
 
 
 def vocabulary_of(setting: PlacementSetting) -> Vocabulary:
@@ -202,7 +209,7 @@ def vocabulary_of(setting: PlacementSetting) -> Vocabulary:
     for kind, labels in kinds.items():
         offsets[kind] = start, {label: index for index, label in enumerate(labels)}
         start += len(labels)
-    return Vocabulary(offsets, start)
+    return Vocabulary(offsets, start, setting.kinds_by)
 
 
 def request_feature_names(vocabulary: Vocabulary) -> tuple[str, ...]:

@@ -99,7 +99,7 @@ class LedgerBooks(Ledger):
     def _as_it_is(self, request: Request, clock_s: float) -> NodeTable:
         """The table for requests like one, which what the ledger learns later does not change."""
         facts = self.table_for(request, clock_s).facts
-        units = facts.run_units[self._policy.vocabulary.service_index(request.service)].copy()
+        units = facts.run_units[self._policy.vocabulary.service_index(request)].copy()
         return replace(
             self._table, facts=facts._replace(run_units=np.broadcast_to(units, facts.run_units.shape))
         )

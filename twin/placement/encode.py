@@ -39,12 +39,13 @@ from twin.placement.encoded_rows import (
     tides_of,
     with_last_ends,
 )
-from twin.placement.encoding import Encoding, candidate_set, expected_run_s, labels_of
+from twin.placement.encoding import Encoding, candidate_set, expected_run_s
 from twin.placement.pace import WorkProgress
 from twin.placement.pieces import pieces
 from twin.placement.repeats import is_repeat
 from twin.placement.reported_ends import amended
 from twin.placement.think_times import think_times_s
+from twin.placement.service_kinds import labels_of
 from twin.placement.types import (
     CARRIED,
     COMPLETED,

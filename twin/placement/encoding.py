@@ -27,7 +27,6 @@ from twin.placement.columns import (
     amount,
     decided_node,
     instant_s,
-    label_index,
     node_index,
     refused,
     vocabulary,
@@ -44,7 +43,8 @@ from twin.placement.reported_ends import ReportedEnds, reported_ends_of, with_am
 from twin.placement.run_filter import RunDynamics, fit_dynamics, runs_of
 from twin.placement.run_habits import RunHabits, expected_s_of, fit_run_habits, run_habits_of
 from twin.placement.run_labels import LabelledRuns, RunLabels, fit_run_labels, run_labels_of
-from twin.placement.service_times import OFFER_KINDS, median_by, without_history
+from twin.placement.service_kinds import Labels, labels_of, services_too, usual_of_services, with_kinds
+from twin.placement.service_times import OFFER_KINDS, without_history
 from twin.placement.slots import num_views
 from twin.placement.think_times import fit_returns
 from twin.placement.tides import Tide, fit_tides
@@ -64,12 +64,9 @@ _ARRAYS = {name for name, each in Cluster.__dataclass_fields__.items() if each.t
 _OTHERS: dict[str, Any] = {"site_of_node": np.int64, "is_cloud": np.bool_, "rules": np.bool_}
 _WHERE_FOUND = {
     "scarce", "wakes", "hazard", "repeats", "awaits", "priorities", "pace", "in_order", "permits", "concurrency",
-    "run_limit_s", "drops_late", "wait_limit_s", "places",
+    "run_limit_s", "drops_late", "wait_limit_s", "places", "kinds_by",
 }  # fmt: skip
 """Fields that are written only where the log shows them."""
-
-Labels = tuple[np.ndarray, np.ndarray, np.ndarray]
-"""Indices [rows] of services, scenarios and queues."""
 
 
 @dataclass(frozen=True)
@@ -206,9 +203,10 @@ def fit_encoding(
     rows, looked_at, ends = with_amended_ends(looked_at, nodes, until_s)
     by_class = granularity == "class" or (granularity == "auto" and wants_classes(nodes, rows))
     cluster, node_of_name = _cluster(nodes, rows, by_class)
-    run_s, labels = _run_s(rows, until_s), labels_of(rows, cluster)
-    service, node = labels[0], node_index(rows, node_of_name, cluster.num_nodes)
-    run_of_service = median_by(service, run_s, len(cluster.services))
+    run_s, node = _run_s(rows, until_s), node_index(rows, node_of_name, cluster.num_nodes)
+    cluster = with_kinds(cluster, rows, node, run_s)
+    service, _, _ = labels = labels_of(rows, cluster)
+    run_of_service = usual_of_services(cluster, rows, service, run_s)
     bound = bound_queues(rows, labels[2], node, cluster.queues, cluster.num_nodes)
     cluster = replace(cluster, rules=with_sets(cluster.rules, bound))
     run_labels = _run_labels(rows, cluster, labels, node, run_s, run_of_service)
@@ -224,6 +222,7 @@ def fit_encoding(
     log = run_log(rows, until_s, labels, taken, run_s, expected_s, stretch)
     alike = cluster.node_names if by_class else nodes["node_class"].to_pylist()
     (ratios, cold, filed_s), hazard, limits, run_s = fit_runs_and_hazards(log, until_s, shape, alike)
+    ratios = services_too(ratios, cluster, rows, node, run_s)
     runs = runs_of(arrival_s, finish_s, run_s, filed_s, service, node, ratios.ratio)
     cores, capacity = amount(rows, "cpu_cores", 1.0), cluster.capacity[0]
     queued = QueuedRuns(labels[2], taken, arrival_s, start_s, finish_s, cores, stretch)
@@ -311,15 +310,6 @@ def expected_run_s(
     asked_s = amount(rows, "requested_run_s", np.nan)
     found_s = np.where(np.isnan(asked_s), usual_s, asked_s)
     return expected_s_of(run_habits, service, rows["agent"].to_pylist(), found_s, ~np.isnan(asked_s))
-
-
-def labels_of(rows: pa.Table, cluster: Cluster) -> Labels:
-    """Indices [rows] of services, scenarios and queues."""
-    return (
-        label_index(rows, "service", cluster.services),
-        label_index(rows, "scenario", cluster.scenarios),
-        label_index(rows, "queue", cluster.queues),
-    )
 
 
 def _run_labels(

@@ -116,6 +116,8 @@ class Cluster:
             the log does not show it, empty.
         places: [nodes] how many requests run at once on each where cores are shared, 0 without a limit (see `places`);
             by default, and where the log does not show it, empty.
+        kinds_by: Label by which services are told apart (see `service_kinds`); by default, and where the log does not
+            show that run times go by one, "".
         agents: Agents of the training days that are known to differ from their scenario in what they accept.
         acceptance_of_agent, acceptance_of_scenario: [agents or scenarios, OFFER_KINDS] probability that an offer is
             accepted (see `service_times`); 1 where the log does not show it.
@@ -139,6 +141,7 @@ class Cluster:
     acceptance_of_agent: np.ndarray
     acceptance_of_scenario: np.ndarray
     knows_week: bool = True
+    kinds_by: str = ""
     dynamics: RunDynamics = field(default_factory=RunDynamics)
     tide: Tide = field(default_factory=Tide)
     node_tide: Tide = field(default_factory=Tide)

@@ -31,6 +31,8 @@ def dependences_of(
             f"{name} ({most:.1f} times)" for name, table in parts.items() if (most := _range(table)) > 1.0
         ]
         found.append(f"run times of a service that differ between {' and '.join(named)}")
+    if by := cluster.kinds_by:
+        found.append(f"services whose run times on nodes go by the {by} (data or caches on some nodes)")
     found += _of_requests(habits)
     if cluster.wakes is not None:
         asleep = cluster.wakes.wake_s > 0.0
