@@ -44,8 +44,8 @@ from twin.placement.pace import WorkProgress
 from twin.placement.pieces import pieces
 from twin.placement.repeats import is_repeat
 from twin.placement.reported_ends import amended
-from twin.placement.think_times import think_times_s
 from twin.placement.service_kinds import labels_of
+from twin.placement.think_times import think_times_s
 from twin.placement.types import (
     CARRIED,
     COMPLETED,
