@@ -36,6 +36,7 @@ class Thresholds:
         co_running: Largest correlation of run time residuals with requests that arrive during the run. It is small,
             since sharing has an effect only while a node has more requests than cores.
         cold_start: The same with the time since the service last ran on the node.
+        elsewhere: The same with what the load of other nodes says of them.
         reaction: Largest correlation of acceptance residuals with how the agent's last requests were served.
         repeats: Largest share of the requests that repeat failed ones.
         awaited: Largest share of the requests that await the end of their agent's last one, beyond what is modelled.
@@ -70,6 +71,7 @@ class Thresholds:
     persistence: float = 0.10
     co_running: float = 0.05
     cold_start: float = 0.05
+    elsewhere: float = 0.10
     reaction: float = 0.05
     repeats: float = 0.03
     awaited: float = 0.05

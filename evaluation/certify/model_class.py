@@ -8,12 +8,14 @@ ended within it are left out; for the others, under forecasts of the right class
 residual.
 *Cold starts*: where a service that did not run on a node lately takes longer there, residuals rise with the time since
 its last run. No table of means has that: a policy that gathers a service on few nodes is worth more than in the twin.
+*Other nodes*: where nodes share power, a link or a storage, residuals rise with the load of other nodes (`elsewhere`).
 """
 
 import numpy as np
 from scipy.special import ndtri
 
 from evaluation.certify.config import CertifyConfig
+from evaluation.certify.elsewhere import by_load_elsewhere
 from evaluation.certify.forecasting import Forecast, ranks
 from evaluation.certify.lines import Line, about_zero, not_applicable
 from evaluation.comparison.bootstrap import Statistic
@@ -32,20 +34,22 @@ def model_class_lines(forecast: Forecast, config: CertifyConfig) -> list[Line]:
     score = _scores(ranks(forecast.run_s, forecast.draws_run_s, seed=config.seed), forecast.run_s)
     score = centred(score, forecast.node * (forecast.day.max() + 1) + forecast.day)
     late, arrivals = after_start(forecast)
+    on_node = lately(score, forecast)
+    on_all = lately(score, forecast._replace(node=np.zeros_like(forecast.node)), 2 * LAST_RUNS)
     lines, limits = [], config.thresholds
     for name, limit, one, two in (
-        ("persistence of run time residuals on a node", limits.persistence, score, lately(score, forecast)),
-        (
-            "persistence of run time residuals over all nodes",
-            limits.persistence,
-            score,
-            lately(score, forecast._replace(node=np.zeros_like(forecast.node)), 2 * LAST_RUNS),
-        ),
+        ("persistence of run time residuals on a node", limits.persistence, score, on_node),
+        ("persistence of run time residuals over all nodes", limits.persistence, score, on_all),
         ("run time residuals against requests that come during the run", limits.co_running, late, arrivals),
         (
             "run time residuals against the time since the service last ran on the node",
             limits.cold_start,
             *since_last(score, forecast),
+        ),
+        (
+            "run time residuals against what other nodes have to do",
+            limits.elsewhere,
+            *by_load_elsewhere(score, forecast, np.stack([on_node, on_all])),
         ),
     ):
         known = np.isfinite(one) & np.isfinite(two)

@@ -26,6 +26,7 @@ PERSISTENCE = "persistence of run time residuals on a node"
 OVER_ALL = "persistence of run time residuals over all nodes"
 BESIDE = "run time residuals against requests that come during the run"
 COLD = "run time residuals against the time since the service last ran on the node"
+ELSEWHERE = "run time residuals against what other nodes have to do"
 
 
 def made(seed: int = 0) -> Forecast:
@@ -99,6 +100,17 @@ def cold(told: Forecast) -> Forecast:
     return told._replace(run_s=run_s)
 
 
+def racked(told: Forecast) -> Forecast:
+    """Two nodes each share their power: a run takes the longer the more run on the other one as it begins."""
+    start_s, run_s = told.arrival_s + told.wait_s, told.run_s.copy()
+    for node in range(NUM_NODES):
+        here, partner = (np.flatnonzero((told.node == one) & told.accepted) for one in (node, node ^ 1))
+        beside = np.searchsorted(np.sort(start_s[partner]), start_s[here]).astype(float)
+        beside -= np.searchsorted(np.sort(told.finish_s[partner]), start_s[here])
+        run_s[here] *= np.exp(0.2 * (beside - beside.mean()))
+    return told._replace(run_s=run_s)
+
+
 def swapped(told: Forecast) -> Forecast:
     factor = np.exp((MEAN_LOG_RUN[[0, 2, 1, 3]] - MEAN_LOG_RUN)[told.node])
     return told._replace(draws_run_s=told.draws_run_s * factor[:, None])
@@ -159,6 +171,7 @@ def test_right_forecasts_pass_every_line(seed):
         (large_for_a_while, OVER_ALL, RUNS),
         (shared, BESIDE, ACCEPTANCE),
         (cold, COLD, ACCEPTANCE),
+        (racked, ELSEWHERE, BESIDE),
     ],
 )
 def test_a_planted_fault_fails_its_line_and_no_line_that_knows_nothing_of_it(fault, line, passes):
