@@ -202,10 +202,9 @@ def fit_encoding(
     looked_at = list(pieces(archive, sorted(train_days), most=MAX_ROWS, columns=COLUMNS))
     rows, looked_at, ends = with_amended_ends(looked_at, nodes, until_s)
     by_class = granularity == "class" or (granularity == "auto" and wants_classes(nodes, rows))
-    cluster, node_of_name = _cluster(nodes, rows, by_class)
-    run_s, node = _run_s(rows, until_s), node_index(rows, node_of_name, cluster.num_nodes)
-    cluster = with_kinds(cluster, rows, node, run_s)
-    service, _, _ = labels = labels_of(rows, cluster)
+    cluster, node_of_name = _cluster(nodes, rows, by_class, until_s)
+    run_s, labels = _run_s(rows, until_s), labels_of(rows, cluster)
+    service, node = labels[0], node_index(rows, node_of_name, cluster.num_nodes)
     run_of_service = usual_of_services(cluster, rows, service, run_s)
     bound = bound_queues(rows, labels[2], node, cluster.queues, cluster.num_nodes)
     cluster = replace(cluster, rules=with_sets(cluster.rules, bound))
@@ -333,7 +332,9 @@ def _run_s(rows: pa.Table, until_s: float) -> np.ndarray:
     return np.where(finish_s <= until_s, finish_s, np.nan) - instant_s(rows, "start")
 
 
-def _cluster(nodes: pa.Table, rows: pa.Table, by_class: bool) -> tuple[Cluster, dict[str, int]]:
+def _cluster(
+    nodes: pa.Table, rows: pa.Table, by_class: bool, until_s: float
+) -> tuple[Cluster, dict[str, int]]:
     if by_class:
         names = class_names(nodes, decided_node(rows), pc.list_flatten(rows["candidates"]))
     else:
@@ -369,7 +370,8 @@ def _cluster(nodes: pa.Table, rows: pa.Table, by_class: bool) -> tuple[Cluster, 
         rules=_rules(rows, node_of_name, len(distinct)),
         **without_history(len(services), len(distinct), len(scenarios)),
     )
-    return cluster, node_of_name
+    node = node_index(rows, node_of_name, len(distinct))
+    return with_kinds(cluster, rows, node, _run_s(rows, until_s)), node_of_name
 
 
 def candidate_set(
