@@ -145,6 +145,7 @@ def _what(facts: dict[str, Any]) -> Section:
         ("replayed", f"{checked['num_golden']} golden decisions, by {checked['backend']}: as the original"),
         ("certificate", _certificate(contract)),
         ("alarm", _alarm(contract["alarm"])),
+        *_kinds(contract["setting"].get("kinds_by")),
         *_run_labels(contract["setting"]),
         *_run_habits(contract["setting"].get("run_habits")),
         *_requested_runs(contract["setting"].get("requested_runs")),
@@ -153,6 +154,10 @@ def _what(facts: dict[str, Any]) -> Section:
         ("licence", contract["licence"]),
     ]
     return f"bundle {facts['bundle']}", ("", ""), rows
+
+
+def _kinds(by: str | None) -> list[tuple[str, ...]]:
+    return [("services", f"told apart by their {by}: it decides on which nodes they run long")] if by else []
 
 
 def _run_labels(setting: Mapping[str, Any]) -> list[tuple[str, ...]]:

@@ -6,11 +6,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from evaluation.commands.bundle_text import bundle_facts, bundle_text
 from offline_rl.placement_contract import setting_of
-from offline_rl.runner import Held, Request
+from offline_rl.runner import Held, Request, load
 from offline_rl.runner.setting import KINDS_BY as KNOWN_KINDS_BY
 from offline_rl.runner.setting import parse_setting
 from offline_rl.runner.table import vocabulary_of
+from tests.offline_rl.bundles import MLP, made_policy
 from tests.twin.test_fit_encoding import DAYS, archived, request
 from twin.placement.encode import read_rows
 from twin.placement.encoding import Encoding, fit_encoding
@@ -123,3 +125,20 @@ def test_an_encoding_keeps_them_and_a_contract_refuses_other_labels(logged):
     content = setting_of(replace(encoding, cluster=replace(encoding.cluster, kinds_by="site")))
     with pytest.raises(Exception, match="told apart"):
         parse_setting(content)
+
+
+def test_a_bundle_of_kinds_decides_by_them_and_says_so(logged, tmp_path):
+    """Its golden questions too; what it shows of a request's run times is what the log expects."""
+    encoding, cluster = logged[0], logged[0].cluster
+    made_policy(tmp_path / "bundle", encoding, MLP)
+    assert "told apart by their scenario" in bundle_text(bundle_facts(tmp_path / "bundle"))
+    policy, nodes = load(tmp_path / "bundle"), [{"name": name} for name in cluster.node_names]
+    for data in DATA:
+        asked = Request(service="a", scenario=data)
+        books = policy.ledger(nodes, encoding.trained_until_s)
+        for shown in (policy.explain(nodes, asked, 1e9), books.explain(asked, encoding.trained_until_s)):
+            usual = [shown.features[name]["usual_run"] for name in cluster.node_names]
+            usual_s = encoding.problem.time_unit_s * np.expm1(usual)
+            np.testing.assert_allclose(
+                usual_s, [10.0 * held_by_one(data, n) for n in range(NUM_NODES)], rtol=0.15
+            )
