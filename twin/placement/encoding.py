@@ -370,8 +370,8 @@ def _cluster(
         rules=_rules(rows, node_of_name, len(distinct)),
         **without_history(len(services), len(distinct), len(scenarios)),
     )
-    node = node_index(rows, node_of_name, len(distinct))
-    return with_kinds(cluster, rows, node, _run_s(rows, until_s)), node_of_name
+    of_row = node_index(rows, node_of_name, len(distinct))
+    return with_kinds(cluster, rows, of_row, _run_s(rows, until_s)), node_of_name
 
 
 def candidate_set(
