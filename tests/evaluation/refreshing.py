@@ -26,7 +26,7 @@ THRESHOLDS = {
     "arrivals": 50.0, "offload_error": 1.0, "offload_correlation": -1.0, "calibration": 1.0, "coverage": 1.0,
     "horizon": 50.0, "rank_correlation": -1.0, "value_error": 50.0, "clone_surprise": 50.0, "behaviour_value": 1.0,
     "behaviour_response": 50.0, "acceptance_bias": 1.0, "acceptance_bias_by_node": 1.0, "wait_bias": 50.0,
-    "run_bias_by_node": 50.0, "persistence": 1.0, "co_running": 1.0, "cold_start": 1.0,
+    "run_bias_by_node": 50.0, "persistence": 1.0, "co_running": 1.0, "cold_start": 1.0, "elsewhere": 1.0,
 }  # fmt: skip
 """A tiny twin passes these."""
 TINY = """
