@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 from evaluation.commands.bundle_text import bundle_facts, bundle_text
+from evaluation.judges.bundle_policies import encoding_of
 from offline_rl.placement_contract import setting_of
 from offline_rl.runner import Held, Request, load
 from offline_rl.runner.setting import KINDS_BY as KNOWN_KINDS_BY
@@ -142,3 +143,12 @@ def test_a_bundle_of_kinds_decides_by_them_and_says_so(logged, tmp_path):
             np.testing.assert_allclose(
                 usual_s, [10.0 * held_by_one(data, n) for n in range(NUM_NODES)], rtol=0.15
             )
+
+
+def test_a_judge_without_kinds_shows_a_bundle_its_own(logged, tmp_path):
+    encoding, archive, _ = logged
+    judged, _, _ = log_of(tmp_path, lambda _data, _node: 1.0, num_rows=600)
+    assert judged.cluster.kinds_by == ""
+    seen_as = encoding_of(parse_setting(setting_of(encoding)), judged)
+    own, shown = (read_rows(archive, one, DAYS[:1], known_until_s=np.inf)[0] for one in (encoding, seen_as))
+    np.testing.assert_array_equal(shown.request.service, own.request.service)
