@@ -12,6 +12,8 @@ from logs_schema.formats.describing import RELATIVE_CLOCK
 from logs_schema.formats.instant_units import date_meant
 from logs_schema.formats.pool_size import guesses
 from logs_schema.implied_times import with_implied_times
+from logs_schema.overtaking import COLUMNS as ORDER_COLUMNS
+from logs_schema.overtaking import overtaken
 from logs_schema.redirections import COLUMNS, class_of_node, redirected
 from logs_schema.tables import NODES, REQUESTS, TABLES
 
@@ -22,6 +24,8 @@ TIMES = ("arrival", "start", "finish", "run_s", "status")
 MOST_FOREIGN, MOST_REDIRECTED = 0.02, 0.02
 """Shares of the newest day's requests on nodes that the inventory lacks, and on others than they were offered to, above
 which it is said at once."""
+MOST_OVERTAKEN, ENOUGH_WAITS = 0.1, 50
+"""The same share of requests that wait and are overtaken, where there are enough."""
 MOST_OF_NO_LENGTH = 0.05
 """The same share of runs that take no time."""
 CLOCKS_S = (3600, 60, 1)
@@ -38,7 +42,8 @@ def notices_of(archive: Archive) -> list[str]:
     return [
         *archive.facts.get("notices", ()), *(numbers or _without_dates(archive)), *_without_nodes(archive),
         *_without_cores(archive), *_without_demands(archive), *_guessed_sizes(archive), *_not_listed(archive),
-        *_redirected(archive), *_without_a_node(archive), *_without_starts(archive), *_without_length(archive),
+        *_redirected(archive), *_overtaken(archive), *_without_a_node(archive), *_without_starts(archive),
+        *_without_length(archive),
         *_of_a_coarse_clock(archive), *_sites_apart(archive), *_not_found(archive), *_not_utf8(archive),
         *_not_read(archive),
     ]  # fmt: skip
@@ -179,6 +184,18 @@ def _redirected(archive: Archive) -> Iterator[str]:
             f"{num_elsewhere / num_known:.0%} of the requests of {days[-1]} ran on another node (ran_node) than they "
             "were offered to (offered_node); twins have requests run where they are offered to, and take these runs "
             "for that node's: where the node that they ran on is the decision, import the log without offered_node"
+        )
+
+
+def _overtaken(archive: Archive) -> Iterator[str]:
+    """That many of the newest day's requests that waited began after later ones that are alike on their node."""
+    num_waited, num_overtaken = overtaken(_newest(archive, ORDER_COLUMNS))
+    if num_waited >= ENOUGH_WAITS and num_overtaken > MOST_OVERTAKEN * num_waited:
+        yield (
+            f"{num_overtaken / num_waited:.0%} of the requests of {archive.days(REQUESTS.name)[-1]} that waited began "
+            "after later ones of the same queue, service and size on their node, as where nodes serve by priority or "
+            "by fair shares of users: twins know an order of queues alone (give what goes first as queue), and have "
+            "waits too short where others go before"
         )
 
 

@@ -86,3 +86,29 @@ def test_nodes_that_an_inventory_spells_otherwise_are_named(foreign, known, said
     text = _spelt_otherwise(foreign, known)
     assert text.endswith(said)
     assert bool(text) == bool(said)
+
+
+@pytest.mark.parametrize(
+    ("changes", "says"),
+    [
+        ({}, True),
+        ({"queue": ("low", "high")}, False),
+        ({"cpu_cores": (2.0, 1.0)}, False),
+        ({"wait": 0}, False),
+    ],
+    ids=["the last comes first", "by queue", "by size", "in order"],
+)
+def test_requests_that_are_overtaken_by_later_ones_like_them_are_named(tmp_path, changes, says):
+    """Of every two requests the second one begins first, unless all begin as they come."""
+    rows, wait_s = [], changes.pop("wait", 100)
+    for number in range(120):
+        second = number % 2
+        arrival, others = (
+            START + 300 * (number // 2) + 10 * second,
+            {k: v[second] for k, v in changes.items()},
+        )
+        start = arrival + (20 if second else 20 + wait_s)
+        rows.append(request(number, 0, arrival=arrival, start=start, finish=start + 50, **others))
+    named = [line for line in checked(tmp_path, rows).warnings if "began after later ones" in line]
+    assert len(named) == says
+    assert not says or named[0].startswith("50% of the requests of 2020-01-01")
