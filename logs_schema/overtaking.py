@@ -30,10 +30,10 @@ def overtaken(batches: Iterable[pa.RecordBatch]) -> tuple[int, int]:
     order = np.lexsort((start, arrival, kind))
     arrival, start, kind = arrival[order], start[order], kind[order]
     waited = start > arrival
-    num_overtaken = 0
-    for here in np.split(np.arange(len(kind)), np.flatnonzero(np.diff(kind)) + 1):
-        first_of_later = np.minimum.accumulate(start[here][::-1])[::-1]
-        num_overtaken += int(np.sum(waited[here][:-1] & (first_of_later[1:] < start[here][:-1])))
+    # Kinds lie apart, so what is least of all that follow in the order is of later ones of the kind
+    place = np.unique(start, return_inverse=True)[1] + kind * len(start)
+    least_of_later = np.minimum.accumulate(place[::-1])[::-1]
+    num_overtaken = int(np.sum(waited[:-1] & (least_of_later[1:] < place[:-1])))
     return int(waited.sum()), num_overtaken
 
 
