@@ -22,7 +22,7 @@ CHANGED = (
 )
 WRONG_FORM = (
     "what one-step lines find beyond their limits is so on the training days too: the twin cannot represent what runs, "
-    "waits or answers depend on here, and newer days will not mend it"
+    "waits or answers depend on here, or was fitted in too few steps ([twin] num_steps); newer days will not mend it"
 )
 OPEN = (
     "whether what one-step lines find beyond their limits was so on the training days already cannot be told"
