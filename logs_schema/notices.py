@@ -1,6 +1,6 @@
 """What a person has to know of an archive at once, at its import and in its report: likely mistakes, in sentences."""
 
-from collections.abc import Iterator, Sequence, Set
+from collections.abc import Iterable, Iterator, Sequence, Set
 
 import numpy as np
 import pyarrow as pa
@@ -152,11 +152,10 @@ def _plainly(name: str) -> list[str]:
 def _without_demands(archive: Archive) -> Iterator[str]:
     """That many of the newest day's requests on nodes with cores do not say how many they take."""
     nodes = archive.nodes()["cpu_cores"].to_pylist() if archive.num_rows(NODES.name) else []
-    num, num_unknown = 0, 0
-    for batch in _newest(archive, ("cpu_cores", *COLUMNS)) if any(nodes) else ():
-        on_a_node = pc.or_(*(pc.is_valid(batch[name]) for name in COLUMNS))
-        num += pc.sum(on_a_node).as_py() or 0
-        num_unknown += pc.sum(pc.and_(on_a_node, pc.is_null(batch["cpu_cores"]))).as_py() or 0
+    num, num_unknown = _counted(
+        (pc.or_(*(pc.is_valid(batch[name]) for name in COLUMNS)), pc.is_null(batch["cpu_cores"]))
+        for batch in (_newest(archive, ("cpu_cores", *COLUMNS)) if any(nodes) else ())
+    )
     if num_unknown > MOST_FOREIGN * num:
         yield (
             f"{num_unknown / num:.0%} of the requests of {archive.days(REQUESTS.name)[-1]} that name a node do not say "
@@ -171,14 +170,26 @@ def _newest(archive: Archive, columns: Sequence[str]) -> Iterator[pa.RecordBatch
     return archive.scan(REQUESTS.name, days=days[-1:], columns=columns) if days else iter(())
 
 
+def _newest_runs(archive: Archive) -> Iterator[pa.Table]:
+    """The same with `TIMES`, those that follow from the others too."""
+    return (with_implied_times(pa.Table.from_batches([part])) for part in _newest(archive, TIMES))
+
+
+def _counted(parts: Iterable[tuple[pa.Array, pa.Array]]) -> tuple[int, int]:
+    """How many rows are of the first mask of their part, and how many of these of the second as well."""
+    num, num_both = 0, 0
+    for one, other in parts:
+        num += pc.sum(one).as_py() or 0
+        num_both += pc.sum(pc.and_(one, other)).as_py() or 0
+    return num, num_both
+
+
 def _redirected(archive: Archive) -> Iterator[str]:
     """That many of the newest day's requests ran elsewhere than they were offered to."""
     days = archive.days(REQUESTS.name)
-    class_of, num_known, num_elsewhere = class_of_node(archive), 0, 0
-    for batch in _newest(archive, COLUMNS):
-        elsewhere = redirected(batch, class_of).drop_null()
-        num_known += len(elsewhere)
-        num_elsewhere += pc.sum(elsewhere).as_py() or 0
+    class_of = class_of_node(archive)
+    found = (redirected(batch, class_of) for batch in _newest(archive, COLUMNS))
+    num_known, num_elsewhere = _counted((pc.is_valid(elsewhere), elsewhere) for elsewhere in found)
     if num_elsewhere > MOST_REDIRECTED * num_known:
         yield (
             f"{num_elsewhere / num_known:.0%} of the requests of {days[-1]} ran on another node (ran_node) than they "
@@ -202,12 +213,10 @@ def _overtaken(archive: Archive) -> Iterator[str]:
 def _without_a_node(archive: Archive) -> Iterator[str]:
     """That many of the newest day's requests began on a node that the log does not name, though it names others."""
     days = archive.days(REQUESTS.name)
-    num_begun, num_nowhere = 0, 0
-    for batch in _newest(archive, ("start", *COLUMNS)):
-        begun = pc.is_valid(batch["start"])
-        nowhere = pc.and_(*(pc.is_null(batch[name]) for name in COLUMNS))
-        num_begun += pc.sum(begun).as_py() or 0
-        num_nowhere += pc.sum(pc.and_(begun, nowhere)).as_py() or 0
+    num_begun, num_nowhere = _counted(
+        (pc.is_valid(batch["start"]), pc.and_(*(pc.is_null(batch[name]) for name in COLUMNS)))
+        for batch in _newest(archive, ("start", *COLUMNS))
+    )
     if MOST_FOREIGN * num_begun < num_nowhere < num_begun:
         yield (
             f"{num_nowhere / num_begun:.0%} of the requests of {days[-1]} that began name no node (offered_node, "
@@ -218,13 +227,16 @@ def _without_a_node(archive: Archive) -> Iterator[str]:
 def _without_starts(archive: Archive) -> Iterator[str]:
     """That most requests of the newest day that ended ran for an unknown time, since the log has no start of them."""
     days = archive.days(REQUESTS.name)
-    num_ended, num_unknown = 0, 0
-    for part in _newest(archive, TIMES):
-        batch = with_implied_times(pa.Table.from_batches([part]))
-        ran = pc.is_in(pc.cast(batch["status"], pa.string()), value_set=pa.array(["completed", "failed"]))
-        ended = pc.and_(pc.is_valid(batch["finish"]), ran)
-        num_ended += pc.sum(ended).as_py() or 0
-        num_unknown += pc.sum(pc.and_(ended, pc.is_null(batch["start"]))).as_py() or 0
+    ran = pa.array(["completed", "failed"])
+    num_ended, num_unknown = _counted(
+        (
+            pc.and_(
+                pc.is_valid(runs["finish"]), pc.is_in(pc.cast(runs["status"], pa.string()), value_set=ran)
+            ),
+            pc.is_null(runs["start"]),
+        )
+        for runs in _newest_runs(archive)
+    )
     if 2 * num_unknown > num_ended:
         yield (
             f"{num_unknown / num_ended:.0%} of the requests of {days[-1]} that ended have no start: neither how long "
@@ -236,12 +248,8 @@ def _without_starts(archive: Archive) -> Iterator[str]:
 def _without_length(archive: Archive) -> Iterator[str]:
     """That many runs of the newest day ended as they began."""
     days = archive.days(REQUESTS.name)
-    num_runs, num_zero = 0, 0
-    for part in _newest(archive, TIMES):
-        batch = with_implied_times(pa.Table.from_batches([part]))
-        known = pc.and_(pc.is_valid(batch["start"]), pc.is_valid(batch["finish"]))
-        num_runs += pc.sum(known).as_py() or 0
-        num_zero += pc.sum(pc.and_(known, pc.equal(batch["start"], batch["finish"]))).as_py() or 0
+    ends_as_begun = (pc.equal(runs["start"], runs["finish"]) for runs in _newest_runs(archive))
+    num_runs, num_zero = _counted((pc.is_valid(at_once), at_once) for at_once in ends_as_begun)
     if num_zero > MOST_OF_NO_LENGTH * num_runs:
         yield (
             f"{num_zero / num_runs:.0%} of the runs of {days[-1]} end as they start: twins draw run times above zero, "

@@ -19,14 +19,14 @@ def overtaken(batches: Iterable[pa.RecordBatch]) -> tuple[int, int]:
         batches: Requests with `COLUMNS`.
     """
     found = list(batches)
-    rows = pa.Table.from_batches(found) if found else None
-    if rows is None:
+    if not found:
         return 0, 0
-    rows = rows.filter(pc.and_(pc.is_valid(rows["start"]), pc.is_valid(pc.coalesce(*_nodes(rows)))))
-    if not rows.num_rows:
-        return 0, 0
+    rows = pa.Table.from_batches(found)
+    node = pc.coalesce(*(pc.cast(rows[name], pa.string()) for name in NODE_COLUMNS))
+    known = pc.and_(pc.is_valid(rows["start"]), pc.is_valid(node))
+    rows, node = rows.filter(known), node.filter(known)
     arrival, start = (pc.cast(rows[name], pa.int64()).to_numpy() for name in ("arrival", "start"))
-    kind = _kinds([pc.coalesce(*_nodes(rows)), *(rows[name] for name in ALIKE)])
+    kind = _kinds([node, *(rows[name] for name in ALIKE)])
     order = np.lexsort((start, arrival, kind))
     arrival, start, kind = arrival[order], start[order], kind[order]
     waited = start > arrival
@@ -35,10 +35,6 @@ def overtaken(batches: Iterable[pa.RecordBatch]) -> tuple[int, int]:
     least_of_later = np.minimum.accumulate(place[::-1])[::-1]
     num_overtaken = int(np.sum(waited[:-1] & (least_of_later[1:] < place[:-1])))
     return int(waited.sum()), num_overtaken
-
-
-def _nodes(rows: pa.Table) -> list[pa.ChunkedArray]:
-    return [pc.cast(rows[name], pa.string()) for name in NODE_COLUMNS]
 
 
 def _kinds(columns: Iterable[pa.ChunkedArray]) -> np.ndarray:
