@@ -202,9 +202,9 @@ def fit_encoding(
     looked_at = list(pieces(archive, sorted(train_days), most=MAX_ROWS, columns=COLUMNS))
     rows, looked_at, ends = with_amended_ends(looked_at, nodes, until_s)
     by_class = granularity == "class" or (granularity == "auto" and wants_classes(nodes, rows))
-    cluster, node_of_name = _cluster(nodes, rows, by_class, until_s)
-    run_s, labels = _run_s(rows, until_s), labels_of(rows, cluster)
-    service, node = labels[0], node_index(rows, node_of_name, cluster.num_nodes)
+    run_s = _run_s(rows, until_s)
+    cluster, node_of_name, node = _cluster(nodes, rows, by_class, run_s)
+    service, *_ = labels = labels_of(rows, cluster)
     run_of_service = usual_of_services(cluster, rows, service, run_s)
     bound = bound_queues(rows, labels[2], node, cluster.queues, cluster.num_nodes)
     cluster = replace(cluster, rules=with_sets(cluster.rules, bound))
@@ -333,8 +333,9 @@ def _run_s(rows: pa.Table, until_s: float) -> np.ndarray:
 
 
 def _cluster(
-    nodes: pa.Table, rows: pa.Table, by_class: bool, until_s: float
-) -> tuple[Cluster, dict[str, int]]:
+    nodes: pa.Table, rows: pa.Table, by_class: bool, run_s: np.ndarray
+) -> tuple[Cluster, dict[str, int], np.ndarray]:
+    """The cluster, the node that each name stands for, and the node of every row, -1 for none."""
     if by_class:
         names = class_names(nodes, decided_node(rows), pc.list_flatten(rows["candidates"]))
     else:
@@ -348,14 +349,14 @@ def _cluster(
     if not per_machine[0].any():
         per_machine[0] = cores_in_use(nodes, rows)
     total, unit = np.zeros((NUM_RESOURCES, len(distinct))), np.zeros((NUM_RESOURCES, len(distinct)))
-    for node in range(len(distinct)):
-        total[:, node] = per_machine[:, index == node].sum(axis=1)
-        unit[:, node] = per_machine[:, index == node].max(axis=1)
-    leader = [int(np.flatnonzero(index == node)[0]) for node in range(len(distinct))]
+    for one in range(len(distinct)):
+        total[:, one] = per_machine[:, index == one].sum(axis=1)
+        unit[:, one] = per_machine[:, index == one].max(axis=1)
+    leader = [int(np.flatnonzero(index == one)[0]) for one in range(len(distinct))]
     site_names, tiers = nodes["site"].to_pylist(), nodes["tier"].to_pylist()
     sites = tuple(dict.fromkeys([*(site_names[i] for i in leader), *pc.unique(rows["site"]).to_pylist()]))
     node_of_name = {name: int(i) for name, i in zip(nodes["node_id"].to_pylist(), index, strict=True)}
-    node_of_name |= {name: node for node, name in enumerate(distinct)}
+    node_of_name |= {name: one for one, name in enumerate(distinct)}
     scenarios, services = (vocabulary(rows[kind].to_pylist()) for kind in ("scenario", "service"))
     cluster = Cluster(
         node_names=distinct,
@@ -370,8 +371,8 @@ def _cluster(
         rules=_rules(rows, node_of_name, len(distinct)),
         **without_history(len(services), len(distinct), len(scenarios)),
     )
-    of_row = node_index(rows, node_of_name, len(distinct))
-    return with_kinds(cluster, rows, of_row, _run_s(rows, until_s)), node_of_name
+    node = node_index(rows, node_of_name, len(distinct))
+    return with_kinds(cluster, rows, node, run_s), node_of_name, node
 
 
 def candidate_set(
