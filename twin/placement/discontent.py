@@ -176,11 +176,11 @@ def after_answers(
     now_s = clock_s[None]
     ill, known_s = gone_ill(now_s, fate.finish_s, fate.status, now_s + request.deadline_s, jnp)
     num_slots, num_streams = served.ill.shape
+    new = {"discontent": discontent, "known_s": known_s, "ill": ill, "day_fraction": request.day_fraction}
+    streams = jnp.arange(num_streams)
     for seat in range(request.agent.shape[0]):
         agent = request.agent[seat]
         slot = jnp.where(active[seat] & (agent >= 0), agent % num_slots, num_slots)  # nobody: beyond the last
-        new = {"discontent": discontent, "known_s": known_s, "ill": ill, "day_fraction": request.day_fraction}
-        streams = jnp.arange(num_streams)
         moved = {
             name: getattr(served, name).at[slot, streams].set(one[seat], mode="drop")
             for name, one in new.items()
