@@ -86,18 +86,6 @@ class Forecast(NamedTuple):
         return self.start_s + self.run_s
 
 
-def forecast(
-    tested: SystemUnderTest,
-    behaviour: CloneBehaviour,
-    parts: Sequence[Windows],
-    *,
-    seed: int,
-    known_until_s: float = np.inf,
-) -> Forecast:
-    """Forecasts of every request with a known decision of some days, as by a `Forecaster`."""
-    return Forecaster(tested, behaviour, seed=seed, known_until_s=known_until_s).forecast(parts)
-
-
 class Forecaster:
     """Forecasts of every request with a known decision, of several days in one program where their windows are alike.
 

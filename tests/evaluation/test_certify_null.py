@@ -13,7 +13,7 @@ from evaluation.certify.certificate import certificate_of
 from evaluation.certify.cloned_behaviour import fit_behaviour
 from evaluation.certify.config import CertifyConfig
 from evaluation.certify.family import settled
-from evaluation.certify.forecasting import forecast
+from evaluation.certify.forecasting import Forecaster
 from evaluation.certify.held_out import hold_out
 from evaluation.certify.lines import Verdict
 from evaluation.certify.logged_days import real_days
@@ -103,7 +103,9 @@ def test_the_clone_is_as_sure_of_the_log_as_the_behaviour_was(made):
     shown = seen_in_full(made.tested)
     parts = [encode_days(made.archives[0], shown.encoding, [day], num_steps=128) for day in HELD]
     clones = (made.tested, made.clone), (shown, fit_behaviour(shown, QUICK, SilentProgress()))
-    excess = [forecast(tested, clone, parts, seed=0).surprise.mean() - true for tested, clone in clones]
+    excess = [
+        Forecaster(tested, clone, seed=0).forecast(parts).surprise.mean() - true for tested, clone in clones
+    ]
     assert excess[1] < 0.6 * excess[0]
 
 
@@ -153,16 +155,16 @@ def test_a_change_since_training_is_told_from_a_wrong_form(made, tmp_path):
 
 def test_the_system_under_test_gives_the_same_forecasts_for_the_same_seed(made):
     parts = [encode_days(made.archives[0], made.tested.encoding, HELD[:1], num_steps=128)]
-    once, again = (forecast(made.tested, made.clone, parts, seed=3) for _ in range(2))
+    once, again = (Forecaster(made.tested, made.clone, seed=3).forecast(parts) for _ in range(2))
     jax.tree.map(np.testing.assert_array_equal, once, again)
 
 
 def test_windows_forecast_in_turn_are_those_forecast_together(made, monkeypatch):
     parts = [encode_days(made.archives[0], made.tested.encoding, HELD[:1], num_steps=128)]
-    once = forecast(made.tested, made.clone, parts, seed=3)
+    once = Forecaster(made.tested, made.clone, seed=3).forecast(parts)
     nodes, members = made.tested.encoding.cluster.num_nodes, made.tested.num_members
     monkeypatch.setattr("evaluation.certify.forecasting.MOST_ANSWERS", 6 * 128 * nodes * members)
-    turns = forecast(made.tested, made.clone, parts, seed=3)
+    turns = Forecaster(made.tested, made.clone, seed=3).forecast(parts)
     for name in ("arrival_s", "node", "wait_s", "run_s", "surprise"):
         np.testing.assert_allclose(getattr(once, name), getattr(turns, name), rtol=1e-5)
     error = np.nanmean(np.log(turns.draws_run_s), axis=1) - np.nanmean(np.log(once.draws_run_s), axis=1)

@@ -9,7 +9,7 @@ import numpy as np
 from evaluation.certify.biases import bias_lines
 from evaluation.certify.config import CertifyConfig
 from evaluation.certify.family import settled
-from evaluation.certify.forecasting import forecast
+from evaluation.certify.forecasting import Forecaster
 from evaluation.certify.lines import Line
 from evaluation.certify.model_class import model_class_lines
 from evaluation.certify.tested_system import CloneBehaviour, SystemUnderTest
@@ -46,7 +46,7 @@ def one_step_lines(
 ) -> list[Line]:
     """The lines of a certificate that rest on forecasts from logged states, settled as one family."""
     parts = [encode_days(archive, tested.encoding, [day], num_steps=config.num_steps) for day in days]
-    told = forecast(tested, clone, parts, seed=0)
+    told = Forecaster(tested, clone, seed=0).forecast(parts)
     return settled([*bias_lines(told, config), *model_class_lines(told, config)], len(days))
 
 
