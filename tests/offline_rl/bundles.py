@@ -12,6 +12,7 @@ from offline_rl.contract import NetworkFacts
 from offline_rl.export import export_policy, original
 from offline_rl.placement_contract import placement_contract
 from offline_rl.runner import Held, Request
+from tests.reference.placement_loop import NOT_ASKED
 from tests.twin.made import agent_name, made_cluster, made_encoding, made_rows
 from twin.contracts import PyTree
 from twin.placement.cold_starts import ColdStarts
@@ -95,11 +96,7 @@ def _ends_of_carried(encoding: Encoding, windows: Windows) -> np.ndarray:
 def told_request(encoding: Encoding, requests: Requests, *index: int) -> Request:
     """One request of arrays [*batch] as a caller would describe it."""
     cluster = encoding.cluster
-    others = [
-        name
-        for name in requests._fields
-        if name not in ("demand", "tide", "node_tide", "discontent", "ill_in_log")
-    ]
+    others = [name for name in requests._fields if name not in NOT_ASKED]
     one = {name: getattr(requests, name)[index].item() for name in others}
     cpu_cores, memory_gib, gpus = (float(amount[index]) for amount in requests.demand)
     rule = cluster.rules[one["rule"]]

@@ -14,6 +14,8 @@ from twin.placement.bookkeeping import PlacementConfig
 from twin.placement.types import COMPLETED, FAILED, REJECTED, RESOURCES, UNKNOWN, Cluster
 
 LATEST_S = 1e30
+NOT_ASKED = ("demand", "tide", "node_tide", "discontent", "ill_in_log")
+"""Fields of `Requests` that are not one number that a caller says."""
 
 Request = dict[str, Any]
 Fate = dict[str, Any]
@@ -295,11 +297,7 @@ class PlacementLoop:
 
 def request_at(requests: Any, *index: int) -> Request:
     """One request of `Requests` arrays [*batch] as a dict of Python numbers."""
-    others = [
-        name
-        for name in requests._fields
-        if name not in ("demand", "tide", "node_tide", "discontent", "ill_in_log")
-    ]
+    others = [name for name in requests._fields if name not in NOT_ASKED]
     one = {name: getattr(requests, name)[index].item() for name in others}
     return {**one, "demand": [float(values[index]) for values in requests.demand]}
 

@@ -17,7 +17,7 @@ from tests.offline_rl.bundles import MLP, made_policy
 from tests.twin.test_fit_encoding import DAYS, archived, request
 from twin.placement.encode import read_rows
 from twin.placement.encoding import Encoding, fit_encoding
-from twin.placement.service_kinds import KINDS_BY, kind_name
+from twin.placement.service_kinds import KINDS_BY
 
 NUM_NODES, SERVICES, DATA = 3, ("a", "b"), ("maps", "logs", "films")
 NODES = [{"node_id": f"m{n}", "site": "here", "tier": "pool", "cpu_cores": 4.0} for n in range(NUM_NODES)]
@@ -57,7 +57,7 @@ def test_runs_are_expected_by_the_data_that_a_node_holds(logged):
     assert cluster.kinds_by == "scenario"
     for service in SERVICES:
         for data in DATA:
-            kind = cluster.services.index(kind_name(service, data))
+            kind = cluster.services.index(f"{service} of {data}")
             usual_s = encoding.run_of_service_s[kind] * cluster.run_ratio[kind]
             expected = [USUAL_S[service] * held_by_one(data, node) for node in range(NUM_NODES)]
             np.testing.assert_allclose(usual_s, expected, rtol=0.12)
@@ -76,7 +76,7 @@ def test_queues_tell_kinds_apart_too_and_stated_times_count(tmp_path):
     encoding, _, _ = log_of(tmp_path, held_by_one, label="queue", requested_run_s=60.0)
     cluster = encoding.cluster
     assert cluster.kinds_by == "queue"
-    ratio = cluster.run_ratio[cluster.services.index(kind_name("b", "logs"))]
+    ratio = cluster.run_ratio[cluster.services.index("b of logs")]
     np.testing.assert_allclose(60.0 * ratio, [90.0, 30.0, 90.0], rtol=0.15)
 
 

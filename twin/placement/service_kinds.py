@@ -47,11 +47,6 @@ class _KindRuns(NamedTuple):
         return _KindRuns(*(leaf[rows] for leaf in self))
 
 
-def kind_name(service: str, label: str) -> str:
-    """The name of a kind in the vocabulary of services."""
-    return f"{service}{_JOINT}{label}"
-
-
 def service_index(rows: pa.Table, cluster: Cluster) -> np.ndarray:
     """[rows] int32 index of every request among the services of the vocabulary: its kind, where that is one of them."""
     service = label_index(rows, "service", cluster.services)
