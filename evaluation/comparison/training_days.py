@@ -1,8 +1,11 @@
 """The training days and the test days of an archive under a configuration."""
 
 import datetime as dt
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
 
 from evaluation.comparison.shifts import (
     ShiftConfig,
@@ -21,10 +24,16 @@ from logs_schema.log_days import days_astray
 from logs_schema.settings import refuse_below_one
 from logs_schema.tables import DEPLOYMENT_SAMPLES, REQUESTS
 from twin.placement.bookkeeping import VIEWS
+from twin.placement.columns import instant_s
 from twin.placement.encoding import GRANULARITIES
 
 KEPT_BACK = "days_kept_back"
 """Key in a twin's manifest: why it was fitted on fewer days than requested, where it was."""
+HOURS_UNSEEN = "hours_unseen"
+"""The same: hours of the day that training has nothing of, and its test days have."""
+FEW_DAYS, MOST_UNSEEN = 2, 0.05
+"""Training days of which it is asked whether they are whole, at most, and what share of the tests' requests may arrive
+in hours without any in training."""
 
 
 @dataclass(frozen=True)
@@ -121,6 +130,45 @@ def _counts(archive: Archive) -> dict[dt.date, int]:
 def plan_of(archive: Archive, train_days: Sequence[dt.date], shifts: ShiftConfig) -> ShiftPlan:
     """The test days that an archive has for a twin of some training days."""
     return plan_shifts(_counts(archive), train_days, shifts)
+
+
+def hours_unseen_of(archive: Archive, train_days: Sequence[dt.date], plan: ShiftPlan) -> str:
+    """Hours of the day (UTC) without requests in training in which those of the test days arrive, as a sentence: a log
+    that begins in the evening has no morning in its first day. Empty where there are hardly any, or many days."""
+    if len(train_days) > FEW_DAYS:
+        return ""
+    trained = _by_hour(archive, train_days)
+    tested = _by_hour(archive, sorted({day for test in plan.shifts for day in test.days}))
+    unseen = (trained == 0) & (tested > 0)
+    share = float(tested[unseen].sum()) / max(float(tested.sum()), 1.0)
+    if share <= MOST_UNSEEN:
+        return ""
+    count = "day that is" if len(train_days) == 1 else "days that are"
+    return (
+        f"no request of the {count} trained on arrived {_spans(np.flatnonzero(trained == 0))} UTC, and {share:.0%} of "
+        "those of the test days do: the twin knows nothing of these hours; train on whole days ([days] last_day, "
+        "num_days), or choose shorter shifts ([shifts] shifts), which leave more days to train on"
+    )
+
+
+def _by_hour(archive: Archive, days: Sequence[dt.date]) -> np.ndarray:
+    """[24] requests that arrived in each hour of the day."""
+    counts = np.zeros(24, np.int64)
+    for batch in archive.scan(REQUESTS.name, days=days, columns=["arrival"]) if days else ():
+        hour = instant_s(pa.Table.from_batches([batch]), "arrival") // 3600 % 24
+        counts += np.bincount(hour.astype(np.int64), minlength=24)
+    return counts
+
+
+def _spans(hours: Iterable[int]) -> str:
+    """Hours as spans of the clock: "from 00:00 to 07:00"."""
+    spans: list[list[int]] = []
+    for hour in hours:
+        if spans and spans[-1][1] == hour:
+            spans[-1][1] = int(hour) + 1
+        else:
+            spans.append([int(hour), int(hour) + 1])
+    return ", ".join(f"from {begin:02}:00 to {end:02}:00" for begin, end in spans)
 
 
 def held_out_or_first(

@@ -1,8 +1,9 @@
 """Time-shifted days: never a training day, never before the shift, pooled forward only."""
 
-from datetime import date, timedelta
+from datetime import UTC, date, datetime, timedelta
 from types import SimpleNamespace
 
+import pyarrow as pa
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -19,6 +20,7 @@ from evaluation.comparison.shifts import (
 from evaluation.comparison.training_days import (
     DaysConfig,
     held_out_or_first,
+    hours_unseen_of,
     kept_back_of,
     plan_of,
     train_days_of,
@@ -188,6 +190,31 @@ def test_misread_dates_are_neither_trained_nor_tested_on():
         (day(9),),
     ]
     assert held_out_or_first(archive, chosen, None, 9) == [day(7), day(8), day(9)]
+
+
+@pytest.mark.parametrize(
+    ("first_hour", "num_days", "told"),
+    [
+        (17, 1, "from 00:00 to 17:00 UTC, and 71% of those of the test days do"),
+        (17, 3, ""),
+        (0, 1, ""),
+        (1, 1, ""),
+    ],
+)
+def test_hours_that_training_has_nothing_of_are_named(first_hour, num_days, told):
+    days = [day(offset) for offset in range(4)]
+
+    def scan(_, days, columns):
+        for one in days:
+            hours = range(first_hour if one == day(0) else 0, 24)
+            yield pa.record_batch(
+                {"arrival": [datetime(one.year, 1, one.day, hour, 59, tzinfo=UTC) for hour in hours]}
+            )
+
+    archive = SimpleNamespace(scan=scan)
+    plan = plan_shifts(log(900, 900, 900, 900), days[:num_days], ShiftConfig("0d"))
+    found = hours_unseen_of(archive, days[:num_days], plan)
+    assert (told in found, bool(found)) == (True, bool(told))
 
 
 def test_a_short_archive_still_has_training_days_and_an_empty_window_is_refused():

@@ -15,7 +15,7 @@ from evaluation.comparison.formatting import shift_label, with_interval
 from evaluation.comparison.products import archive_facts
 from evaluation.comparison.report.roles import strongest_rule
 from evaluation.comparison.shifts import ShiftPlan, answerable, refuse_overlap
-from evaluation.comparison.training_days import KEPT_BACK, plan_of, train_days_of
+from evaluation.comparison.training_days import HOURS_UNSEEN, KEPT_BACK, plan_of, train_days_of
 from evaluation.jobs.unfinished import Unfinished
 from evaluation.judges.config import JudgeConfig
 from evaluation.judges.descriptions import LADDER
@@ -265,7 +265,7 @@ def fitted(facts: Facts) -> list[str]:
         f"twin of {len(days)} days, {days[0]} to {days[-1]}: {facts['num_train_offers']:,} offers, held-out "
         f"log-likelihood {facts['held_out_log_likelihood']:.3f} nats an offer"
     ]
-    lines += [f"warning: {facts[KEPT_BACK]}"] if KEPT_BACK in facts else []
+    lines += [f"warning: {facts[key]}" for key in (KEPT_BACK, HOURS_UNSEEN) if key in facts]
     if NO_CHOICE in facts:
         lines.append(f"warning: {untrainable(facts[NO_CHOICE])}")
     lines += [facts[OWN_NODES]] if OWN_NODES in facts else []

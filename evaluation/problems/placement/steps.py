@@ -14,7 +14,14 @@ import numpy as np
 
 from evaluation.comparison.products import archive_facts, refuse_other_days, refuse_other_twin
 from evaluation.comparison.report import write_comparison
-from evaluation.comparison.training_days import KEPT_BACK, kept_back_of, plan_of, train_days_of
+from evaluation.comparison.training_days import (
+    HOURS_UNSEEN,
+    KEPT_BACK,
+    hours_unseen_of,
+    kept_back_of,
+    plan_of,
+    train_days_of,
+)
 from evaluation.jobs.unfinished import Unfinished
 from evaluation.judges.user_judges import UserJudge
 from evaluation.judges.user_policies import UserPolicy
@@ -86,8 +93,9 @@ def build_twin(out: Path, archive_path: Path, config: RunConfig, progress: Progr
     archive, days, seed = Archive(archive_path), config.days, config.seed
     train_days = train_days_of(archive, days, config.shifts)
     fewer = kept_back_of(archive, train_days, days, config.shifts)
-    if fewer:
-        progress.note(f"warning: {fewer}")
+    unseen = hours_unseen_of(archive, train_days, plan_of(archive, train_days, config.shifts))
+    for warned in filter(None, (fewer, unseen)):
+        progress.note(f"warning: {warned}")
     with progress.stage("learn what is usual in the log"):
         encoding = encoding_of(archive, train_days, days)
     without = no_choice(archive, encoding, train_days)
@@ -137,6 +145,7 @@ def build_twin(out: Path, archive_path: Path, config: RunConfig, progress: Progr
         "num_carried_overflow": twin.windows.num_overflow,
         "population": workload,
         **({KEPT_BACK: fewer} if fewer else {}),
+        **({HOURS_UNSEEN: unseen} if unseen else {}),
         **({NO_CHOICE: without} if without else {}),
         **({OWN_NODES: bound} if bound else {}),
         **game,
@@ -350,7 +359,8 @@ def build_comparison(
     comparison = compare_case(case, progress, facts=archive_facts(archive))
     with progress.stage("report"):
         report = make_report(title, comparison, archive_path, twin, schedulers, plan, config, hashes, made)
-        limits = [f"Training: {few}."] if (few := read_manifest(twin_path).extra.get(KEPT_BACK)) else []
+        told = [read_manifest(twin_path).extra.get(key) for key in (KEPT_BACK, HOURS_UNSEEN)]
+        limits = [f"Training: {limit}." for limit in told if limit]
         if policy_path is not None:
             limits = [*limits_of_training(policy_path), *limits]
             warnings = [*warnings, *warnings_of_training(policy_path)]
