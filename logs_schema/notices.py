@@ -42,10 +42,9 @@ def notices_of(archive: Archive) -> list[str]:
     return [
         *archive.facts.get("notices", ()), *(numbers or _without_dates(archive)), *_without_nodes(archive),
         *_without_cores(archive), *_without_demands(archive), *_guessed_sizes(archive), *_not_listed(archive),
-        *_redirected(archive), *_overtaken(archive), *_without_a_node(archive), *_without_starts(archive),
-        *_without_length(archive),
-        *_of_a_coarse_clock(archive), *_sites_apart(archive), *_not_found(archive), *_not_utf8(archive),
-        *_not_read(archive),
+        *_redirected(archive), *_overtaken(archive), *_without_a_node(archive), *_lost_without_a_node(archive),
+        *_without_starts(archive), *_without_length(archive), *_of_a_coarse_clock(archive), *_sites_apart(archive),
+        *_not_found(archive), *_not_utf8(archive), *_not_read(archive),
     ]  # fmt: skip
 
 
@@ -221,6 +220,27 @@ def _without_a_node(archive: Archive) -> Iterator[str]:
         yield (
             f"{num_nowhere / num_begun:.0%} of the requests of {days[-1]} that began name no node (offered_node, "
             "ran_node): what they held is not seen, and nodes look emptier than they were"
+        )
+
+
+def _lost_without_a_node(archive: Archive) -> Iterator[str]:
+    """That many of the newest day's requests were rejected or dropped on no node."""
+    lost = pa.array(["rejected", "dropped"])
+    num, num_lost = _counted(
+        (
+            pc.is_valid(batch["request_id"]),
+            pc.and_(
+                pc.is_in(pc.cast(batch["status"], pa.string()), value_set=lost),
+                pc.and_(*(pc.is_null(batch[name]) for name in COLUMNS)),
+            ),
+        )
+        for batch in _newest(archive, ("request_id", "status", *COLUMNS))
+    )
+    if num_lost > MOST_FOREIGN * num:
+        yield (
+            f"{num_lost / num:.0%} of the requests of {archive.days(REQUESTS.name)[-1]} were rejected or dropped and "
+            "name no node (offered_node): twins leave them out, as if nobody had asked, so what they want of nodes is "
+            "less than it was, and no policy is credited with serving them"
         )
 
 

@@ -59,6 +59,20 @@ def test_runs_on_a_node_that_is_not_named_are_named_where_others_are(tmp_path, n
     assert not says or named[0].startswith("25% of the requests of 2020-01-01 that began")
 
 
+@pytest.mark.parametrize(
+    ("lost", "says"), [([], False), (["rejected"], True), (["dropped", "rejected"], True)]
+)
+def test_requests_that_no_node_refused_or_gave_up_are_named(tmp_path, lost, says):
+    ends = [
+        {"status": one, "offered_node": None, "ran_node": None, "start": None, "finish": None} for one in lost
+    ]
+    ends += [{"status": "rejected", "ran_node": None, "start": None, "finish": None}]
+    rows = [request(n, 200 * n, **(ends[n] if n < len(ends) else {})) for n in range(4)]
+    named = [line for line in checked(tmp_path, rows).warnings if "were rejected or dropped" in line]
+    assert len(named) == says
+    assert not says or named[0].startswith(f"{len(lost) / 4:.0%} of the requests of 2020-01-01 were")
+
+
 @pytest.mark.parametrize(("num_without", "says"), [(0, False), (1, True), (4, True)])
 def test_requests_that_do_not_say_how_many_cores_they_take_are_named(tmp_path, num_without, says):
     rows = [
