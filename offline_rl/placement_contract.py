@@ -100,10 +100,16 @@ def _as_found(of_nodes: tuple[FeatureFacts, ...], cluster: Cluster) -> tuple[Fea
         meanings["usual_run"] = (
             f"{first}, and how long its requests here leave to wait where all places are taken"
         )
-    if cluster.hazard:
+    if cluster.hazard or cluster.timeouts is not None:
+        kept = (
+            ["the node keeps the run to its end, by its losses per second of running"]
+            if cluster.hazard
+            else []
+        )
+        kept += ["the run ends before it is cut off"] if cluster.timeouts is not None else []
         meanings["acceptance"] = (
-            "probability that the requesting agent accepts an offer here, by past answers, and that the node keeps the "
-            "run to its end, by its losses per second of running"
+            "probability that the requesting agent accepts an offer here, by past answers, and that "
+            f"{' and that '.join(kept)}"
         )
     if cluster.scarce:
         also = " or ".join(RESOURCES[resource] for resource in cluster.scarce)
@@ -154,6 +160,7 @@ def setting_of(encoding: Encoding) -> dict[str, Any]:
         **({} if cluster.wakes is None else {"wakes": _wakes(cluster.wakes)}),
         **({"kinds_by": cluster.kinds_by} if cluster.kinds_by else {}),
         **({"hazard": list(cluster.hazard)} if cluster.hazard else {}),
+        **({} if cluster.timeouts is None else {"timeouts": asdict(cluster.timeouts)}),
         **({"concurrency": [list(row) for row in cluster.concurrency]} if cluster.concurrency else {}),
         **({"scarce": [RESOURCES[resource] for resource in cluster.scarce]} if cluster.scarce else {}),
     }

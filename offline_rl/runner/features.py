@@ -12,6 +12,7 @@ import numpy as np
 
 from logs_schema.calendar import DAY_S, MONDAY_S, WEEK_S
 from offline_rl.runner.setting import RESOURCES
+from offline_rl.runner.timeouts import KnownTimeouts
 
 NODE_FEATURES = (
     "fits", "same_site", "is_cloud", *(f"free_{name}" for name in RESOURCES), "needed_share", "waiting_share",
@@ -75,6 +76,7 @@ class NodeFacts(NamedTuple):
     scarce: tuple[tuple[int, np.ndarray], ...] = ()
     # [nodes] losses per time unit of running; None: nodes keep what runs on them
     hazard: np.ndarray | None = None
+    timeouts: KnownTimeouts | None = None  # None: no run is cut off
     # [nodes] time units until a node is awake and has a place; None: no node sleeps or has limits
     delay_units: np.ndarray | None = None
 
@@ -86,6 +88,7 @@ class RequestNumbers(NamedTuple):
     num_nodes: float
     site: int  # index of the site that decides, among those of the nodes
     expected_run_s: float
+    run_limit_s: float  # inf where its run is not cut off
     deadline_s: float  # inf without one
     input_mib: float
     labels: tuple[int, ...]  # positions of the flags that are set, among the request's features
@@ -107,6 +110,7 @@ def node_facts(
     sees_all: bool = False,
     scarce: tuple[int, ...] = (),
     hazard: np.ndarray | None = None,
+    timeouts: KnownTimeouts | None = None,
 ) -> NodeFacts:
     """The facts of a table of nodes.
 
@@ -121,6 +125,7 @@ def node_facts(
         sees_all: Whether nodes of other sites are seen in full.
         scarce: Resources (indices) beside cores that requests wait for.
         hazard: [nodes] losses per second of running; None: nodes keep what runs on them.
+        timeouts: After which time runs are cut off; None: none is.
     """
     cores = np.maximum(capacity[0], 1e-9)
     has_any = capacity > 0.0
@@ -149,6 +154,7 @@ def node_facts(
             for resource in scarce
         ),
         hazard=None if hazard is None else hazard * time_unit_s,
+        timeouts=timeouts,
     )
 
 
@@ -238,9 +244,13 @@ def as_trained(
 
 
 def _acceptance(facts: NodeFacts, request: RequestNumbers, run: np.ndarray) -> np.ndarray:
-    """[nodes] how likely an offer is accepted and the run kept to its end, of runs [nodes] in time units."""
+    """[nodes] how likely an offer is accepted and the run comes to its end, of runs [nodes] in time units."""
     accepts = request.accepts.take(facts.kind[request.site])
-    return np.asarray(accepts if facts.hazard is None else accepts * np.exp(-facts.hazard * run))
+    if facts.hazard is not None:
+        accepts = accepts * np.exp(-facts.hazard * run)
+    if facts.timeouts is not None:
+        accepts = accepts * facts.timeouts.chance(request.run_limit_s, run * facts.time_unit_s)
+    return np.asarray(accepts)
 
 
 def _largest_share(facts: NodeFacts, request: RequestNumbers, needed: np.ndarray) -> np.ndarray:

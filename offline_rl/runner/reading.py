@@ -45,6 +45,9 @@ def request_numbers(
         num_nodes=request.num_nodes,
         site=table.site_index.get(request.site, 0),  # type: ignore[arg-type]
         expected_run_s=expected_run_s,
+        run_limit_s=math.inf
+        if setting.timeouts is None
+        else setting.timeouts.limit_s(service, request.requested_run_s),
         deadline_s=math.inf if request.deadline_s is None else request.deadline_s,
         input_mib=request.input_mib,
         labels=tuple(start + index for index, (start, _) in zip(known, kinds, strict=True)),

@@ -14,6 +14,7 @@ import numpy as np
 from logs_schema.errors import ProductError
 from offline_rl.runner.cold_starts import KnownColdStarts
 from offline_rl.runner.run_levels import KnownRunDynamics
+from offline_rl.runner.timeouts import KnownTimeouts, timeouts_of
 from offline_rl.runner.wakes import KnownWakes
 
 RESOURCES = ("cpu_cores", "memory_gib", "gpus")
@@ -109,6 +110,7 @@ class PlacementSetting:
         nodes_of_queue: Candidates of a request that lists none, of queues that the log shows to be bound to nodes.
         kinds_by: Label, scenario or queue, by which services are told apart ("ocr of maps"), where there is such a kind
             in `services`; "": by none.
+        timeouts: After which time runs are cut off; None: the log shows none that is.
     """
 
     nodes: tuple[KnownNode, ...]
@@ -137,6 +139,7 @@ class PlacementSetting:
     hazard: tuple[float, ...] = ()
     concurrency: tuple[tuple[int, ...], ...] = ()
     kinds_by: str = ""
+    timeouts: KnownTimeouts | None = None
 
     @cached_property
     def node_names(self) -> frozenset[str]:
@@ -206,6 +209,7 @@ def parse_setting(content: Mapping[str, Any]) -> PlacementSetting:
             hazard=tuple(float(one) for one in content.get("hazard", ())),
             concurrency=tuple(tuple(int(one) for one in row) for row in content.get("concurrency", ())),
             kinds_by=str(content.get("kinds_by", "")),
+            timeouts=timeouts_of(content.get("timeouts")),
             **{name: tuple(content[name]) for name in ("sites", "scenarios", "services", "queues")},
         )
     except (KeyError, TypeError, ValueError, OverflowError, AttributeError) as error:
@@ -249,6 +253,8 @@ def _refuse_impossible(setting: PlacementSetting) -> None:
         ),
         "idle and wake times must be finite and at least 0, one of every node": setting.wakes is None
         or setting.wakes.are_sound(len(nodes)),
+        "limits of runs must be at least 0, one of every service or none": setting.timeouts is None
+        or setting.timeouts.are_sound(len(setting.services)),
         "hazards must be finite and at least 0, one of every node, or none": len(setting.hazard)
         in (0, len(nodes))
         and all(0.0 <= one < math.inf for one in setting.hazard),

@@ -109,6 +109,7 @@ def node_table(nodes: Sequence[Node], contract: PolicyContract, setting: Placeme
             sees_all=setting.sees_all,
             scarce=tuple(map(RESOURCES.index, setting.scarce)),
             hazard=_hazard(row_names, setting),
+            timeouts=setting.timeouts,
         ),
         everyone=np.ones(len(row_names), bool),
         as_described=names == tuple(row_names),

@@ -14,7 +14,7 @@ from twin.placement.bookkeeping import PlacementConfig
 from twin.placement.types import COMPLETED, FAILED, REJECTED, RESOURCES, UNKNOWN, Cluster
 
 LATEST_S = 1e30
-NOT_ASKED = ("demand", "tide", "node_tide", "discontent", "ill_in_log")
+NOT_ASKED = ("demand", "tide", "node_tide", "discontent", "ill_in_log", "run_limit_s")
 """Fields of `Requests` that are not one number that a caller says."""
 
 Request = dict[str, Any]

@@ -22,7 +22,7 @@ _NAMES = ("node_names", "sites", "scenarios", "services", "queues", "agents", "k
 _DYNAMICS = "dynamics"
 _NEVER = (
     "cold", "tide", "node_tide", "reaction", "scarce", "wakes", "hazard", "repeats", "awaits", "priorities", "pace",
-    "in_order", "permits", "concurrency", "run_limit_s", "drops_late", "wait_limit_s", "places", "kinds_by",
+    "in_order", "permits", "concurrency", "timeouts", "drops_late", "wait_limit_s", "places", "kinds_by",
 )  # fmt: skip
 _OF_CLUSTER = tuple(item.name for item in fields(Cluster) if item.name not in (*_NAMES, _DYNAMICS, *_NEVER))
 
@@ -42,7 +42,7 @@ def save_fitted(folder: Path, fitted: FittedCluster) -> None:
     assert cluster.pace is None, "nor do runs slow each other"
     assert not cluster.places, "nor has a node places"
     assert not any((cluster.in_order, cluster.permits, cluster.concurrency)), "nor wait for one another"
-    assert not cluster.run_limit_s, "nor are runs cut off"
+    assert not cluster.timeouts, "nor are runs cut off"
     assert not any((cluster.drops_late, cluster.wait_limit_s)), "nor what waits, but by the settings"
     assert not cluster.kinds_by, "nor do services have kinds"
     plain: dict[str, Any] = {name: getattr(cluster, name) for name in _NAMES}

@@ -46,6 +46,7 @@ from twin.placement.repeats import is_repeat
 from twin.placement.reported_ends import amended
 from twin.placement.service_kinds import labels_of
 from twin.placement.think_times import think_times_s
+from twin.placement.timeouts import run_limits_s
 from twin.placement.types import (
     CARRIED,
     COMPLETED,
@@ -79,8 +80,7 @@ def encode_rows(rows: pa.Table, encoding: Encoding, known_until_s: float) -> Enc
         was dropped at an unknown instant counts as dropped when it arrived: that it never ran is known.
     """
     rows = amended(rows, encoding.reported_ends, known_until_s)
-    arrival_s = instant_s(rows, "arrival")
-    start_s = instant_s(rows, "start")
+    arrival_s, start_s = (instant_s(rows, name) for name in ("arrival", "start"))
     start_s = np.where(start_s <= known_until_s, start_s, np.inf)
     finish_s, status = outcomes(rows, known_until_s)
     node = node_index(rows, encoding.node_of_name, encoding.cluster.num_nodes)
@@ -131,6 +131,7 @@ def _requests(rows: pa.Table, encoding: Encoding, arrival_s: np.ndarray, node: n
         accepts_home=home,
         accepts_elsewhere=elsewhere,
         accepts_cloud=cloud,
+        run_limit_s=run_limits_s(cluster.timeouts, service, amount(rows, "requested_run_s", np.nan)),
     )
 
 

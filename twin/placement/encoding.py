@@ -48,6 +48,7 @@ from twin.placement.service_times import OFFER_KINDS, without_history
 from twin.placement.slots import num_views
 from twin.placement.think_times import fit_returns
 from twin.placement.tides import Tide, fit_tides
+from twin.placement.timeouts import timeouts_of
 from twin.placement.types import NUM_RESOURCES, RESOURCES, Cluster, Reaction, Repeats
 from twin.placement.waiting import fit_waits
 from twin.placement.wakes import fit_wakes, wakes_of
@@ -64,7 +65,7 @@ _ARRAYS = {name for name, each in Cluster.__dataclass_fields__.items() if each.t
 _OTHERS: dict[str, Any] = {"site_of_node": np.int64, "is_cloud": np.bool_, "rules": np.bool_}
 _WHERE_FOUND = {
     "scarce", "wakes", "hazard", "repeats", "awaits", "priorities", "pace", "in_order", "permits", "concurrency",
-    "run_limit_s", "drops_late", "wait_limit_s", "places", "kinds_by",
+    "timeouts", "drops_late", "wait_limit_s", "places", "kinds_by",
 }  # fmt: skip
 """Fields that are written only where the log shows them."""
 
@@ -153,6 +154,7 @@ class Encoding:
             cluster["reaction"] = Reaction(**reaction)
         cluster["wakes"] = wakes_of(cluster.get("wakes"))
         cluster["repeats"] = (repeats := cluster.get("repeats")) and Repeats(**repeats)
+        cluster["timeouts"] = timeouts_of(cluster.get("timeouts"))
         cluster["priorities"] = priorities_of(cluster.get("priorities"))
         cluster["concurrency"] = tuple(map(tuple, cluster.get("concurrency", ())))
         cluster["pace"] = pace_of(cluster.get("pace"))
@@ -220,7 +222,7 @@ def fit_encoding(
     taken = np.where(refused(rows), -1, node)
     log = run_log(rows, until_s, labels, taken, run_s, expected_s, stretch)
     alike = cluster.node_names if by_class else nodes["node_class"].to_pylist()
-    (ratios, cold, filed_s), hazard, limits, run_s = fit_runs_and_hazards(log, until_s, shape, alike)
+    (ratios, cold, filed_s), hazard, timeouts, run_s = fit_runs_and_hazards(log, until_s, shape, alike)
     ratios = services_too(ratios, cluster, rows, node, run_s)
     runs = runs_of(arrival_s, finish_s, run_s, filed_s, service, node, ratios.ratio)
     cores, capacity = amount(rows, "cpu_cores", 1.0), cluster.capacity[0]
@@ -246,7 +248,7 @@ def fit_encoding(
         **fit_returns(log),
         priorities=priorities,
         pace=pace,
-        run_limit_s=() if pace else limits,
+        timeouts=None if pace else timeouts,
         **fit_waits(rows, queued, service, cluster, pace, by_class=by_class),
         agents=usual.agents,
         acceptance_of_agent=usual.of_agent,

@@ -233,6 +233,8 @@ def observe_nodes(
     acceptance = jnp.where(same_site, request.accepts_home[None], away)
     if cluster.hazard and not for_answers:
         acceptance *= survival(jnp.asarray(cluster.hazard, jnp.float32).reshape((-1, *trailing)), run_s, jnp)
+    if cluster.timeouts is not None and request.run_limit_s is not None and not for_answers:
+        acceptance *= cluster.timeouts.chance(request.run_limit_s[None], run_s, jnp)
     if cluster.wakes is not None and not for_answers:
         run_s += wakes_left_s(cluster.wakes, state)[:, None]
     if cluster.concurrency and not for_answers:

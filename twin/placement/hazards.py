@@ -15,22 +15,24 @@ request takes anywhere, beyond chance (`left_out`: 4 standard errors over 16 str
 """
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
 
 from twin.placement.cold_start_fit import RunTables, fit_run_tables
-from twin.placement.columns import agent_index, instant_s, outcomes
+from twin.placement.columns import agent_index, amount, instant_s, outcomes
 from twin.placement.cross_validation import clear_gain, halves_in_turn, stretches
-from twin.placement.timeouts import fit_timeouts, is_cut_off
+from twin.placement.service_times import run_ratios
+from twin.placement.timeouts import Timeouts, fit_chance, fit_timeouts, is_cut_off
 from twin.placement.types import COMPLETED, FAILED, UNKNOWN
 
 FEWEST = 40
 """Failures of a log, at least."""
 PRIOR = 20.0
 """Requests' worth of the usual failures that those of a service and queue are drawn to."""
-ROUNDS = 60
+ROUNDS, ROUNDS_IN_WHOLE = 60, 10
 _LEAST = 1e-12
 
 
@@ -64,6 +66,7 @@ class RunLog(NamedTuple):
     expected_s: np.ndarray  # anywhere
     stretch: np.ndarray
     agent: np.ndarray  # -1 where hidden
+    requested_s: np.ndarray  # NaN where not given
 
     def tables(self, shape: tuple[int, int]) -> RunTables:
         """How long its runs take."""
@@ -93,23 +96,25 @@ def run_log(
 ) -> RunLog:
     """The runs of requests, known until `until_s`; `labels` are indices of services, scenarios and queues."""
     times = instant_s(rows, "arrival"), instant_s(rows, "start"), *outcomes(rows, until_s)
-    return RunLog(*times, labels[0], labels[2], node, run_s, expected_s, stretch, agent_index(rows))
+    asked_s = amount(rows, "requested_run_s", np.nan)
+    return RunLog(*times, labels[0], labels[2], node, run_s, expected_s, stretch, agent_index(rows), asked_s)
 
 
-def without_timeouts(log: RunLog, num_services: int) -> tuple[tuple[float, ...], RunLog]:
-    """After which time services' runs are cut off (`fit_timeouts`), and the log as if those had completed then: no node
+def without_timeouts(log: RunLog, num_services: int) -> tuple[Timeouts | None, RunLog]:
+    """After which time a log's runs are cut off (`fit_timeouts`), and the log as if those had completed then: no node
     has lost them."""
-    limits = fit_timeouts(log.service, log.run_s, log.status, num_services)
-    if not limits:
-        return limits, log
-    cut_off = is_cut_off(limits, log.service, log.run_s, log.status)
-    return limits, log._replace(status=np.where(cut_off, COMPLETED, log.status))
+    failed = log.status == FAILED
+    found = fit_timeouts(log.service, log.run_s, failed, log.requested_s, num_services)
+    if found is None:
+        return None, log
+    cut_off = is_cut_off(found.limit_s(log.service, log.requested_s), log.run_s, failed)
+    return found, log._replace(status=np.where(cut_off, COMPLETED, log.status))
 
 
 def fit_runs_and_hazards(
     log: RunLog, until_s: float, shape: tuple[int, int], class_of_node: Sequence[object]
-) -> tuple[RunTables, tuple[float, ...], tuple[float, ...], np.ndarray]:
-    """How long a log's runs take, its nodes' hazards (`fit_hazards`), after which time services' runs are cut off
+) -> tuple[RunTables, tuple[float, ...], Timeouts | None, np.ndarray]:
+    """How long a log's runs take, its nodes' hazards (`fit_hazards`), after which time runs are cut off
     (`fit_timeouts`), and its run times [rows]: where nodes lose what runs on them, failed runs were cut short and count
     as unknown.
 
@@ -119,13 +124,34 @@ def fit_runs_and_hazards(
         shape: Numbers of services and nodes.
         class_of_node: [nodes] what is alike.
     """
-    limits, log = without_timeouts(log, shape[0])
+    failed, ran_s = log.status == FAILED, log.run_s
+    timeouts, log = without_timeouts(log, shape[0])
+    if timeouts is not None:
+        timeouts, run_s = _in_whole(log, timeouts, failed & (log.status == COMPLETED), shape)
+        log = log._replace(run_s=run_s)
     tables = log.tables(shape)
     hazard = fit_hazards(_exposures(log, until_s, tables), class_of_node)
     if hazard:
         log = log._replace(run_s=np.where(log.status == FAILED, np.nan, log.run_s))
         tables = log.tables(shape)
-    return tables, hazard, limits, log.run_s
+    return tables, hazard, timeouts, np.where(np.isfinite(log.run_s), ran_s, np.nan)
+
+
+def _in_whole(
+    log: RunLog, timeouts: Timeouts, cut_off: np.ndarray, shape: tuple[int, int]
+) -> tuple[Timeouts, np.ndarray]:
+    """The timeouts with the chance that a run ends before its limit, and run times [rows] of which those that were cut
+    off are as long as is expected of them beyond their limits, in turns (EM of censored runs): else slow nodes, where
+    more are cut off, look as quick as the limits are short."""
+    limit_s = timeouts.limit_s(log.service, log.requested_s)
+    known, run_s = (log.node >= 0) & np.isfinite(log.run_s), log.run_s
+    for _ in range(ROUNDS_IN_WHOLE):
+        ratio = run_ratios(log.service, log.node, run_s, log.expected_s, shape).ratio
+        usual_s = np.where(known, log.expected_s * ratio[log.service, log.node], np.nan)
+        slope, offset = fit_chance(limit_s, usual_s, cut_off)
+        timeouts = replace(timeouts, slope=slope, offset=offset)
+        run_s = np.where(cut_off, timeouts.beyond_s(log.run_s, usual_s), log.run_s)
+    return timeouts, run_s
 
 
 def _exposures(log: RunLog, until_s: float, tables: RunTables) -> Exposures:

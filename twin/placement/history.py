@@ -222,8 +222,8 @@ def observed_answers(windows: Windows, cluster: Cluster) -> Observed:
         wait_s = np.where(started, fate.start_s - arrival_s, unseen_s)
         run_s = np.where(finished, fate.finish_s - fate.start_s, np.maximum(last_s - fate.start_s, 0.0))
         cut_off = np.zeros(run_s.shape, bool)
-        if cluster.run_limit_s:
-            cut_off = is_cut_off(cluster.run_limit_s, service, run_s, fate.status)
+        if windows.request.run_limit_s is not None:
+            cut_off = is_cut_off(windows.request.run_limit_s, run_s, fate.status == FAILED)
     return Observed(
         accepted=fate.status != REJECTED,
         dropped=(fate.status == DROPPED) & ~given_up,

@@ -330,16 +330,16 @@ def held_up(cluster: Cluster, drawn: DrawnAnswers, pending: PendingFates) -> Dra
 
 def cut_off(cluster: Cluster, request: Requests, drawn: DrawnAnswers) -> DrawnAnswers:
     """Drawn answers [*batch] of requests that are given up where they would wait longer than they may (`patience`), and
-    of runs that end at the limit of their service, and fail, where they would take longer (`timeouts`)."""
+    of runs that end at their limits, and fail, where they would take longer (`timeouts`)."""
     if cluster.drops_late or cluster.wait_limit_s:
         most_s = patience_s(cluster, request.service, request.deadline_s, jnp)
         given_up = drawn.wait_s >= most_s
         drawn = drawn._replace(dropped=drawn.dropped | given_up, wait_s=jnp.minimum(drawn.wait_s, most_s))
-    if not cluster.run_limit_s:
+    if request.run_limit_s is None:
         return drawn
-    limit_s = jnp.asarray(cluster.run_limit_s, jnp.float32)[request.service]
-    too_long = (limit_s > 0.0) & (drawn.run_s >= limit_s)
-    return drawn._replace(failed=drawn.failed | too_long, run_s=jnp.where(too_long, limit_s, drawn.run_s))
+    too_long = drawn.run_s >= request.run_limit_s
+    run_s = jnp.minimum(drawn.run_s, request.run_limit_s)
+    return drawn._replace(failed=drawn.failed | too_long, run_s=run_s)
 
 
 def with_moved_fates(cluster: Cluster, answers: Answers) -> Answers:

@@ -216,6 +216,7 @@ def load_windows(path: Path, cluster: Cluster) -> Windows:
     requests = Requests(*(0 for _ in Requests._fields))
     requests = requests if cluster.node_tide.variance else requests._replace(node_tide=None)
     requests = requests if cluster.reaction else requests._replace(discontent=None, ill_in_log=None)
+    requests = requests if cluster.timeouts else requests._replace(run_limit_s=None)
     fate, table = Fate(*(0 for _ in Fate._fields)), InFlight(*(0 for _ in InFlight._fields))
     table = table if cluster.priorities else table._replace(rank=None)
     carried = Carried(0, 0, table, fate)

@@ -14,6 +14,7 @@ from twin.placement.pace import Pace
 from twin.placement.priorities import Priorities
 from twin.placement.run_filter import NodeLevel, RunDynamics
 from twin.placement.tides import Tide
+from twin.placement.timeouts import Timeouts
 from twin.placement.wakes import Wakes
 
 Leaf = Any
@@ -108,8 +109,8 @@ class Cluster:
         permits: [services] how many requests of each run at once on all nodes, 0 without a limit (see `waiting`); by
             default, and where the log does not show any, empty.
         concurrency: [services, nodes] the same on a node.
-        run_limit_s: [services] seconds after which runs are cut off, 0 where they are not (see `timeouts`); by default,
-            and where the log does not show it, empty.
+        timeouts: After which time runs are cut off (see `timeouts`); by default, and where the log does not show it,
+            None.
         drops_late: Whether what has not begun by its deadline is given up (see `patience`); by default, and where the
             log does not show it, not.
         wait_limit_s: [services] seconds after which what waits is given up, 0 where it is not; by default, and where
@@ -158,7 +159,7 @@ class Cluster:
     in_order: bool = False
     permits: tuple[int, ...] = ()
     concurrency: tuple[tuple[int, ...], ...] = ()
-    run_limit_s: tuple[float, ...] = ()
+    timeouts: Timeouts | None = None
     drops_late: bool = False
     wait_limit_s: tuple[float, ...] = ()
     places: tuple[int, ...] = ()
@@ -209,6 +210,8 @@ class Requests(NamedTuple):
     discontent: Leaf | None = None
     # 1 or 0: whether it went ill in the log, NaN where that is not known; None where discontent is
     ill_in_log: Leaf | None = None
+    # after which time its run is cut off, inf where it is not; None where the log shows none
+    run_limit_s: Leaf | None = None
 
 
 class InFlight(NamedTuple):

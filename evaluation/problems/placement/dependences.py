@@ -8,6 +8,7 @@ from offline_rl.runner.cold_starts import ALWAYS_THERE
 from twin.placement.reported_ends import ReportedEnds
 from twin.placement.run_habits import RunHabits
 from twin.placement.run_labels import RunLabels
+from twin.placement.timeouts import Timeouts
 from twin.placement.types import RESOURCES, Cluster
 
 NOTHING = "nothing beyond the means of services, nodes and agents"
@@ -126,12 +127,19 @@ def _waited_for(cluster: Cluster) -> list[str]:
         places = sorted({most for most in cluster.places if most})
         of_all = str(places[0]) + (f" to {places[-1]}" if len(places) > 1 else "")
         found.append(f"nodes that share their cores among so many requests at most: {of_all}")
-    if cluster.run_limit_s:
-        found.append(f"runs that are cut off: {_after(cluster, cluster.run_limit_s)}")
+    if cluster.timeouts is not None:
+        found += _cut_off(cluster, cluster.timeouts)
     if cluster.drops_late:
         found.append("requests that are given up where they have not begun by their deadline")
     if cluster.wait_limit_s:
         found.append(f"requests that are given up where they wait: {_after(cluster, cluster.wait_limit_s)}")
+    return found
+
+
+def _cut_off(cluster: Cluster, timeouts: Timeouts) -> list[str]:
+    found = ["runs that are cut off at the run time that was requested"] if timeouts.at_requested else []
+    if timeouts.of_service:
+        found.append(f"runs that are cut off: {_after(cluster, timeouts.of_service)}")
     return found
 
 
