@@ -19,7 +19,7 @@ from offline_rl.runner.wakes import KnownWakes
 
 RESOURCES = ("cpu_cores", "memory_gib", "gpus")
 """Resources in the order of arrays; the same as in training."""
-KINDS_BY = ("scenario", "queue")
+KINDS_BY = ("scenario", "queue", "site", "agent")
 """Labels that services may be told apart by; likewise."""
 _ROUNDING = 1.000001
 
@@ -108,7 +108,7 @@ class PlacementSetting:
         concurrency: How many requests of every service run at once on every node, 0 without a limit, for a ledger kept
             by events; empty: the log shows no limit.
         nodes_of_queue: Candidates of a request that lists none, of queues that the log shows to be bound to nodes.
-        kinds_by: Label, scenario or queue, by which services are told apart ("ocr of maps"), where there is such a kind
+        kinds_by: Label, one of `KINDS_BY`, by which services are told apart ("ocr of maps"), where there is such a kind
             in `services`; "": by none.
         timeouts: After which time runs are cut off; None: the log shows none that is.
     """
@@ -226,7 +226,7 @@ def _refuse_impossible(setting: PlacementSetting) -> None:
     sound = {
         "there must be nodes, each name once": nodes and len(names) == len(nodes),
         "vocabularies must hold different words": all(each and len(set(each)) == len(each) for each in words),
-        "services are told apart by scenario or queue": setting.kinds_by in ("", *KINDS_BY),
+        "services are told apart by scenario, queue, site or agent": setting.kinds_by in ("", *KINDS_BY),
         "names must be text": all(isinstance(one, str) for one in (*names, *sum(words, ()))),
         "a node's site must be one of the sites": all(node.site in setting.sites for node in nodes),
         "capacities must be at least 0, and no machine larger than its node": all(

@@ -190,12 +190,12 @@ class Vocabulary:
 
     def service_index(self, asked: Request | Held) -> int:
         """The place of a request's service among those of training, of its kind where that has one; 0 where it is not
-        known."""
+        known. What a node is described to hold has no site, and so no kind by it."""
         index_of = self.offsets["service"][1]
         index = index_of.get(asked.service, 0)  # type: ignore[arg-type]
         if not self.kinds_by:
             return index
-        return index_of.get(f"{asked.service} of {getattr(asked, self.kinds_by)}", index)
+        return index_of.get(f"{asked.service} of {getattr(asked, self.kinds_by, None)}", index)
 
 
 def vocabulary_of(setting: PlacementSetting) -> Vocabulary:

@@ -72,10 +72,11 @@ def test_of_labels_that_the_log_hardly_has_the_service_is_known(logged):
         np.testing.assert_allclose(at_all, usual_s * AWAY ** (2 / 3), rtol=0.15)
 
 
-def test_queues_tell_kinds_apart_too_and_stated_times_count(tmp_path):
-    encoding, _, _ = log_of(tmp_path, held_by_one, label="queue", requested_run_s=60.0)
+@pytest.mark.parametrize("label", ["queue", "site", "agent"])
+def test_other_labels_tell_kinds_apart_too_and_stated_times_count(tmp_path, label):
+    encoding, _, _ = log_of(tmp_path, held_by_one, label=label, requested_run_s=60.0)
     cluster = encoding.cluster
-    assert cluster.kinds_by == "queue"
+    assert cluster.kinds_by == label
     ratio = cluster.run_ratio[cluster.services.index("b of logs")]
     np.testing.assert_allclose(60.0 * ratio, [90.0, 30.0, 90.0], rtol=0.15)
 
@@ -123,7 +124,7 @@ def test_log_and_runner_find_the_same_kind(logged):
 def test_an_encoding_keeps_them_and_a_contract_refuses_other_labels(logged):
     encoding = logged[0]
     assert Encoding.from_json(encoding.to_json()).cluster.kinds_by == "scenario"
-    content = setting_of(replace(encoding, cluster=replace(encoding.cluster, kinds_by="site")))
+    content = setting_of(replace(encoding, cluster=replace(encoding.cluster, kinds_by="num_nodes")))
     with pytest.raises(Exception, match="told apart"):
         parse_setting(content)
 

@@ -1,6 +1,7 @@
 """Kinds of a service: requests that take longer on some nodes than on others by a label beside their service.
 
-Where data sets lie on some nodes, or projects have their caches there, how long a run takes on a node depends on the
+Where data sets lie on some nodes, projects or users have their caches there, or inputs are fetched from the site that
+asks, how long a run takes on a node depends on the
 service and on what else the request says, and no table of services and nodes has that:
 
     log(run / expected) = overall + of the node + of the kind on that node + scatter,   kind = (service, label)
@@ -22,7 +23,7 @@ from twin.placement.cross_validation import MIN_RUNS, forecasts_better
 from twin.placement.service_times import RunRatios, median_by, run_ratios, shrunk_means, without_history
 from twin.placement.types import Cluster
 
-KINDS_BY = ("scenario", "queue")
+KINDS_BY = ("scenario", "queue", "site", "agent")
 """Labels that services may be told apart by; the first of them that forecasts better is taken."""
 MAX_KINDS = 120
 """Kinds kept, the most frequent first; the others are their service."""
