@@ -83,9 +83,12 @@ def run(arguments: Namespace) -> int:
     comparison = load_comparison(products["comparison"])
     result = {name: str(path) for name, path in products.items()} | {"comparison_data": comparison.to_json()}
     found = certification_in(products[KIND])
+    kit = kit_of(products["twin"])
     lines = [as_text(tabulate(comparison)), f"report: {products['report']}"]
+    if "policy" in products:
+        lines += kit.trained(read_manifest(products["policy"]).extra)
     if "bundle" in products:
-        remark = f" ({kit_of(products['twin']).uncertified(found)})" if found.trouble else ""
+        remark = f" ({kit.uncertified(found)})" if found.trouble else ""
         lines.append(f"bundle: {products['bundle'] / 'bundle'}{remark}")
     is_held_back = read_manifest(products["comparison"]).config.get("held_back") is not None
     if is_held_back:
