@@ -60,6 +60,8 @@ def write(folder, rows, nodes=NODES):
         for name, kind in (
             ("request_id", pa.string()),
             ("cpu_cores", pa.float64()),
+            ("gpus", pa.float64()),
+            ("memory_gib", pa.float64()),
             ("requested_run_s", pa.float64()),
             ("agent", pa.string()),
             ("ran_node", pa.string()),

@@ -9,7 +9,7 @@ from evaluation.problems.configuration import WeeksConfig
 from evaluation.problems.ordering import ladder, order_candidates
 from evaluation.problems.ordering.index_orders import index_exponents, index_name, play_index
 from evaluation.problems.ordering.ladder import choose
-from evaluation.problems.ordering.log_gaps import all_equal_in_words, lacking_in_words
+from evaluation.problems.ordering.log_gaps import head_in_words, lacking_in_words
 from evaluation.problems.ordering.order_candidates import (
     INDICES,
     USUAL,
@@ -227,10 +227,10 @@ def test_a_pool_with_room_for_all_jobs_when_they_arrive_is_said_to_need_no_order
     assert "the other jobs" in idle
     assert "never hold more than 8 at once" in idle
     assert "smaller" not in idle  # where jobs are too large for it
-    (smaller,) = all_equal_in_words(lacking_in_words(jobs, Pool(20.0)))
+    (smaller,) = head_in_words(lacking_in_words(jobs, Pool(20.0)))
     assert smaller.startswith("The pool has 20")
     assert smaller.endswith("is the pool smaller (--processors)?")
-    assert all_equal_in_words([large, idle]) == [idle.replace("the", "The", 1) + "."]
+    assert head_in_words([large, idle]) == [idle.replace("the", "The", 1) + "."]
     assert not any("at once" in note for note in lacking_in_words(jobs, Pool(7.0)))
 
 

@@ -6,7 +6,7 @@ from typing import Any
 from evaluation.problems.configuration import OrderConfig
 from logs_schema.records import to_plain
 
-ORDER_CODE = 13
+ORDER_CODE = 14
 """Raised when changes of the code change trained orders or their reports: those of older code are made again."""
 
 

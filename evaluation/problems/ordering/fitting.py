@@ -11,6 +11,7 @@ from evaluation.problems.configuration import OrderConfig, WeeksConfig
 from evaluation.problems.ordering.log_gaps import room_in_words
 from evaluation.problems.ordering.replaying import queue_of
 from evaluation.problems.ordering.same_machine import FIT_POOL, known_processors
+from evaluation.problems.ordering.waits_with_room import waits_in_words
 from evaluation.problems.ordering.weeks import anchor_days, log_days, whole_days
 from logs_schema.archive import Archive
 from logs_schema.calendar import EPOCH_DATE
@@ -49,7 +50,7 @@ def build_queue_twin(
     archive = Archive(archive_path)
     with progress.stage("read"):
         jobs, pool = queue_of(archive, config)
-    for sentence in room_in_words(jobs, pool):
+    for sentence in (*room_in_words(jobs, pool), *waits_in_words(archive, jobs, pool)):
         progress.note(sentence)
     first_day, num_days = training_days(jobs, days, config.weeks)
     with progress.stage(f"fit on {num_days} days"):

@@ -120,6 +120,7 @@ def compare_queue(
         notes += late_notes(own.num_late)
     about_population = population_notes(jobs, [twin.population], plan.anchors, twin.pool, weeks)
     facts = queue_facts(archive, jobs, twin.pool) | ladder.last
+    lacking = [*lacking_in_words(jobs, twin.pool), *waits_in_words(archive, jobs, twin.pool)]
     comparison = compare_orders(
         plan,
         made,
@@ -128,7 +129,7 @@ def compare_queue(
         weeks,
         progress,
         facts=facts,
-        notes=[FIXED, *lacking_in_words(jobs, twin.pool), *notes, *about_population],
+        notes=[FIXED, *lacking, *notes, *about_population],
         intervals=order.intervals,
         keep=keep,
     )

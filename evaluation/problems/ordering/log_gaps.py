@@ -10,6 +10,7 @@ from twin.ordering.types import Jobs, Pool
 LEFT_OUT = {"no_processors": "no processors", "no_run_time": "no run time"}
 """Rule by which a job is left out for want of something -> what it has not."""
 ALL_EQUAL = "none waits, and all orders are equal"
+WITH_ROOM = "processors enough for them were free"
 
 
 def left_out_in_words(counts: Mapping[str, int]) -> list[str]:
@@ -42,9 +43,11 @@ def lacking_in_words(jobs: Jobs, pool: Pool) -> list[str]:
     return notes
 
 
-def all_equal_in_words(notes: Sequence[str]) -> list[str]:
-    """Of a comparison's notes the one that makes all of it idle, as a sentence for its head; else none."""
-    found = (note[0].upper() + note[1:] for note in notes if ALL_EQUAL in note)
+def head_in_words(notes: Sequence[str]) -> list[str]:
+    """Of a comparison's notes those that make all of it idle, or doubtful, as sentences for its head; else none."""
+    found = (
+        note[0].upper() + note[1:] for note in notes if any(one in note for one in (ALL_EQUAL, WITH_ROOM))
+    )
     return [note if note.endswith("?") else f"{note}." for note in found]
 
 

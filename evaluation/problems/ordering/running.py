@@ -21,10 +21,11 @@ from evaluation.problems.ordering.fixed_orders import fixed_order
 from evaluation.problems.ordering.generated import generated_weeks
 from evaluation.problems.ordering.ladder import CHOOSING, IndexOf, Ladder, choices_at, rules_and_ladder
 from evaluation.problems.ordering.learned_orders import Learned, index_policy, learned_policies
-from evaluation.problems.ordering.log_gaps import all_equal_in_words, lacking_in_words
+from evaluation.problems.ordering.log_gaps import head_in_words, lacking_in_words
 from evaluation.problems.ordering.order_candidates import learned_index
 from evaluation.problems.ordering.replaying import queue_of
 from evaluation.problems.ordering.reporting import write_order_report
+from evaluation.problems.ordering.waits_with_room import waits_in_words
 from evaluation.problems.ordering.weeks import anchor_days, plan_weeks
 from logs_schema.archive import Archive
 from logs_schema.layout import date_of
@@ -86,7 +87,7 @@ def order_archive(
     training = _training_of(config, jobs, pool)
     keep = _unfinished(out, archive, config, progress)
     num_days = config.weeks.num_train_days
-    lacking = lacking_in_words(jobs, pool)
+    lacking = [*lacking_in_words(jobs, pool), *waits_in_words(archive, jobs, pool)]
 
     def ladder_with(index_of: IndexOf, seed: int) -> Ladder:
         with progress.stage(CHOOSING):
@@ -208,7 +209,7 @@ def write_order_comparison(
     is_trained = config.training is not None and not config.training.index_only
     about_twin = [f"The orders of the last anchor were {words}."] if is_trained else []
     passed = bool((certification or {}).get("certificate"))
-    warnings = all_equal_in_words(comparison.notes)
+    warnings = head_in_words(comparison.notes)
     warnings += [] if passed or certification is None else [f"{one} {BY_REPLAY}" for one in about_twin]
     facts = write_order_report(
         out, archive, comparison, title, as_settings(config), hashes, about_twin, warnings
