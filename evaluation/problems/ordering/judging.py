@@ -31,6 +31,7 @@ from evaluation.problems.ordering.order_candidates import learned_index
 from evaluation.problems.ordering.playing import OrderPolicy
 from evaluation.problems.ordering.running import FIXED, TWIN_SEED, late_notes, population_notes, queue_facts
 from evaluation.problems.ordering.user_orders import UserOrders, user_orders
+from evaluation.problems.ordering.waits_with_room import waits_in_words
 from evaluation.problems.ordering.weeks import TestWeek, WeekPlan, log_days, plan_weeks
 from logs_schema.archive import Archive
 from logs_schema.errors import ConfigError

@@ -1,4 +1,4 @@
-"""Whether a log's jobs waited for processors at all, and for what else as far as the log tells, in words for the reader.
+"""Whether a log's jobs waited for processors at all, and else for what, as far as the log tells, for the reader.
 
 An order is judged on a machine that has processors alone. Where jobs waited although processors enough for them were
 free, they waited for something else (GPUs, memory, whole nodes, limits, reservations, jobs before them), which no
@@ -22,14 +22,14 @@ from twin.ordering.pools import NODES_OF_JOBS, rows_of_pool
 from twin.ordering.types import Jobs, Pool
 
 MOST_ROOM = 0.75
-"""Share of the waiting time in which processors enough were free, above which jobs are said to wait for other things."""
+"""Share of the waiting time in which processors enough were free, above which jobs are said to wait for more."""
 LEAST_WAIT_S = 60.0
 """A mean wait that is worth a word."""
 EXPLAINS = 0.5
 """Something else is named where it was free in less than this share of the time for which jobs waited for it."""
 SHARED, MANY, PART_OF_NODE = 0.01, 0.1, 0.9
-"""Nodes are given whole where at most `SHARED` of the jobs began beside another on their node, though more than `MANY` of
-them fill less than `PART_OF_NODE` of theirs."""
+"""Nodes are given whole where at most `SHARED` of the jobs began beside another on their node, though more than `MANY`
+of them fill less than `PART_OF_NODE` of theirs."""
 CLOCK_S = 1.0
 """Starts and ends are often told in whole seconds."""
 SIZES = {"gpus": "GPUs", "memory_gib": "memory"}
@@ -39,7 +39,7 @@ EPSILON = 1e-6
 
 
 class Held(NamedTuple):
-    """What jobs hold of something while they run; leaves [jobs], s after an origin. Jobs without a start hold nothing."""
+    """What jobs hold of something while they run; leaves [jobs], s after an origin; without a start nothing."""
 
     arrival_s: np.ndarray
     start_s: np.ndarray
