@@ -11,9 +11,12 @@ Readings of the format:
 * A line of a CSV file is a row: there are no line breaks inside a field.
 * Rows are numbered by line in CSV, from 1 in Parquet. A re-imported archive brings its facts, but not its
   quarantine.
+* `slots.toml`, beside the tables in a folder or named by itself, says how a system that decides in slots is run; it is
+  kept as it is among the archive's facts (`slots`), for the problem of orchestration to read.
 """
 
 import re
+import tomllib
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -47,6 +50,7 @@ NAME = "native"
 DESCRIPTION = "this project's own tables: CSV (plain or .gz) or Parquet, a folder of them, or an archive"
 EXPECTED = "a header line with columns of one of the tables " + ", ".join(spec.name for spec in TABLES)
 _ENDINGS = (".csv", ".csv.gz", ".parquet")
+SLOTS = "slots.toml"
 _PARQUET_MAGIC = "PAR1"
 _MIN_KNOWN_NAMES = 2
 
@@ -61,6 +65,8 @@ def data_files(paths: Sequence[Path]) -> list[Path]:
     for path in map(Path, paths):
         if path.exists() and not path.is_dir():
             refuse_special(path)
+        if path.name == SLOTS and path.is_file() and len(paths) > 1:
+            continue
         if path.is_file() and path.name.endswith(_ENDINGS):
             found.append(path)
             continue
@@ -82,7 +88,7 @@ def not_read(paths: Sequence[Path]) -> list[str]:
         for path in map(Path, paths)
         if path.is_dir() and not (path / MANIFEST).is_file()
         for file in _inside(path)
-        if not file.name.endswith(_ENDINGS)
+        if not file.name.endswith(_ENDINGS) and file != path / SLOTS
     ]
 
 
@@ -142,14 +148,32 @@ def parts(paths: Sequence[Path], given: ReadingOptions = NOTHING_GIVEN) -> list[
 
 
 def facts(paths: Sequence[Path], given: ReadingOptions = NOTHING_GIVEN) -> dict[str, Any]:
-    """The facts of re-imported archives; for other files, that instants are dates unless an origin is given."""
+    """The facts of re-imported archives; for other files, that instants are dates unless an origin is given.
+
+    Raises:
+        FormatError: A `slots.toml` is not TOML.
+    """
     kept: dict[str, Any] = {}
     for path in map(Path, paths):
         if (path / MANIFEST).is_file():
             kept |= Archive(path).facts
+        elif (told := path / SLOTS if path.is_dir() else path).name == SLOTS and told.is_file():
+            kept |= {told.stem: _settings_in(told)}
     if ignored := not_read(paths):
         kept |= {"not_read": first(ignored)}
     return describe(NAME, clock=RELATIVE_CLOCK if given.origin else ABSOLUTE_CLOCK) | kept
+
+
+def _settings_in(path: Path) -> dict[str, Any]:
+    try:
+        return tomllib.loads(path.read_text(encoding="utf-8-sig"))
+    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
+        raise FormatError(
+            f"cannot be read as TOML: {error}",
+            where=str(path),
+            allowed="settings of a system that decides in slots, such as slot_s = 0.25",
+            advice="mend the file, or take it away",
+        ) from error
 
 
 def column_names(path: Path) -> list[str]:

@@ -326,3 +326,20 @@ def test_files_of_a_folder_that_are_not_read_are_named(tmp_path: Path) -> None:
     report = import_log("native", [tmp_path], tmp_path / "out" / "second")
     (said,) = (said for said in report.notices if "not read" in said)
     assert ": jobs.jsonl; for JSON lines" in said
+
+
+@pytest.mark.parametrize("in_folder", [True, False])
+def test_settings_of_slots_beside_the_tables_are_among_the_facts(tmp_path: Path, in_folder: bool) -> None:
+    folder = tmp_path / "log"
+    folder.mkdir()
+    requests = folder / "requests.csv"
+    requests.write_text(f"{HEADER}\n1,2024-03-01,a,completed\n")
+    settings = folder / "slots.toml"
+    settings.write_text("slot_s = 0.5\n[power]\nidle_w_per_node = 4.0\n")
+    import_log("native", [folder] if in_folder else [settings, requests], tmp_path / "archive")
+    facts = Archive(tmp_path / "archive").facts
+    assert facts["slots"] == {"slot_s": 0.5, "power": {"idle_w_per_node": 4.0}}
+    assert "not_read" not in facts
+    settings.write_text("slot_s = a half")
+    with pytest.raises(FormatError, match=r"cannot be read as TOML"):
+        import_log("native", [folder], tmp_path / "another")

@@ -15,7 +15,7 @@ from logs_schema import Archive
 from logs_schema.errors import ArchiveError
 from twin.orchestration.edge_cloud import EdgeCloud
 from twin.orchestration.frame_config import FrameConfig
-from twin.orchestration.settings import SETTINGS, from_facts
+from twin.orchestration.settings import HOW_TO_SAY, SETTINGS, from_facts
 from twin.placement.columns import amount, index_of, instant_s, label_index, vocabulary
 from twin.placement.encoding import day_start_s
 from twin.placement.service_times import without_history
@@ -89,7 +89,7 @@ def missing_from(archive: Archive) -> str:
     """What a log lacks for orchestration, in words; empty where it lacks nothing."""
     lacks = [f"table {name} is empty" for name in ("replicas", "node_samples") if not archive.num_rows(name)]
     if SETTINGS not in archive.facts:
-        lacks.append(f"its facts do not say how it is run by slots ({SETTINGS})")
+        lacks.append(f"nothing says how it is run by slots: {HOW_TO_SAY}")
     if not archive.num_rows("requests"):
         return "; ".join(["table requests is empty", *lacks])
     rows = archive.read("requests", columns=list(MUST_SAY), days=archive.days("requests")[:1])

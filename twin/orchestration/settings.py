@@ -11,6 +11,10 @@ from twin.orchestration.frame_config import FrameConfig, validate_frames
 
 SETTINGS = "slots"
 """Key in an archive's facts."""
+HOW_TO_SAY = (
+    "import it as native with a file slots.toml beside its tables (slot_s = 0.25, in which an access point sends one "
+    "request, and slots_per_frame = 100, between two changes of replicas)"
+)
 _STRATEGIES = {one.name: one for one in (FIFO, DELAY_GREEDY, HYBRID)}
 _QUEUES = ("eap_queue", "node_queue")
 
@@ -34,7 +38,7 @@ def from_facts(facts: Mapping[str, Any], where: str) -> tuple[SlotConfig, FrameC
             "the log does not say how its system is run by slots",
             where=f"{where}, facts, {SETTINGS}",
             allowed="slot_s, slots_per_frame and the other settings of SlotConfig and FrameConfig",
-            advice="write them into the archive's facts; `schedtwin simulate --slots` does",
+            advice=HOW_TO_SAY,
         )
     try:
         for name in _QUEUES:
