@@ -81,6 +81,12 @@ def data_files(paths: Sequence[Path]) -> list[Path]:
     return each_once(found)
 
 
+def inventory_files(paths: Sequence[Path]) -> list[Path]:
+    """The `slots.toml` of a log, in its folder or named by itself."""
+    beside = (path / SLOTS if path.is_dir() else path for path in map(Path, paths))
+    return [path for path in beside if path.name == SLOTS and path.is_file()]
+
+
 def not_read(paths: Sequence[Path]) -> list[str]:
     """Names of the files in these folders that end in something else, such as JSON lines; archives have other files."""
     return [
@@ -157,8 +163,8 @@ def facts(paths: Sequence[Path], given: ReadingOptions = NOTHING_GIVEN) -> dict[
     for path in map(Path, paths):
         if (path / MANIFEST).is_file():
             kept |= Archive(path).facts
-        elif (told := path / SLOTS if path.is_dir() else path).name == SLOTS and told.is_file():
-            kept |= {told.stem: _settings_in(told)}
+    for told in inventory_files(paths):
+        kept |= {told.stem: _settings_in(told)}
     if ignored := not_read(paths):
         kept |= {"not_read": first(ignored)}
     return describe(NAME, clock=RELATIVE_CLOCK if given.origin else ABSOLUTE_CLOCK) | kept

@@ -17,7 +17,7 @@ from logs_schema.check import check_archive
 from logs_schema.errors import FormatError
 from logs_schema.formats import native
 from logs_schema.formats.reading import Chunk
-from logs_schema.importing import import_log
+from logs_schema.importing import import_log, source_files
 from logs_schema.tables import NODES, REQUESTS, TABLES
 from tests.logs_schema.collecting import collect, written
 from tests.logs_schema.samples import sample_rows
@@ -340,6 +340,7 @@ def test_settings_of_slots_beside_the_tables_are_among_the_facts(tmp_path: Path,
     facts = Archive(tmp_path / "archive").facts
     assert facts["slots"] == {"slot_s": 0.5, "power": {"idle_w_per_node": 4.0}}
     assert "not_read" not in facts
+    assert settings in source_files(native, [folder])
     settings.write_text("slot_s = a half")
     with pytest.raises(FormatError, match=r"cannot be read as TOML"):
         import_log("native", [folder], tmp_path / "another")
