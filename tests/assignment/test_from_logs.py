@@ -15,7 +15,7 @@ from tests.assignment.archives import write_log
 from twin.assignment.compute_times import ISOTONIC, LINEAR, QUADRATIC, ComputeTime, fit_compute_times
 from twin.assignment.from_logs import fit_edges, lacking
 from twin.assignment.log_day import day_costs
-from twin.assignment.ran_requests import read_ran
+from twin.assignment.ran_requests import never_ran, read_ran
 
 NOON = dt.datetime(2024, 1, 1, 12, tzinfo=dt.UTC)
 
@@ -164,3 +164,18 @@ def test_a_column_of_zeros_is_no_size(tmp_path):
     edges = fit_edges(Archive(write_log(tmp_path / "log", input_mib=np.zeros(90), cpu_cores=np.ones(90))))
     assert any(note.startswith("the log has no input_mib: cpu_cores stands") for note in edges.notes)
     assert "inf" not in " ".join(edges.notes)
+
+
+def test_services_that_run_on_some_edges_alone_are_named_where_no_candidates_are(tmp_path):
+    """Of two services each on an edge of its own half never ran beside the other, all else equal."""
+    service = ["a", "b"] * 30
+    apart = {"service": service, "offered_node": ["fast", "idle"] * 30}
+    (note,) = (one for one in fit_edges(write(tmp_path / "few", **apart)).notes if "candidates" in one)
+    assert "a on idle, b on fast" in note
+    rows = read_ran(Archive(tmp_path / "few"), ["fast", "idle"])
+    assert never_ran(rows, 2, least=15.1) == []  # half of 30 were to be expected
+    assert never_ran(rows._replace(hosts=np.ones((60, 2), bool)), 2) == []
+    apart_sites = np.where(rows.service == "a", "s", "t")
+    assert never_ran(rows._replace(site=apart_sites), 2) == []  # each site keeps to an edge of its own
+    mixed = fit_edges(write(tmp_path / "mixed", service=service, offered_node=["fast"] * 30 + ["idle"] * 30))
+    assert not any("candidates" in one for one in mixed.notes)

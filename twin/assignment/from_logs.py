@@ -22,7 +22,7 @@ from twin.assignment.compute_times import (
     forecast_error,
     without_history,
 )
-from twin.assignment.ran_requests import COLUMNS, SIZES, RanRequests, known, read_ran
+from twin.assignment.ran_requests import COLUMNS, SIZES, RanRequests, known, never_ran, read_ran
 from twin.assignment.ways import Way, fit_ways
 from twin.placement.peaks import cores_in_use
 
@@ -134,7 +134,10 @@ def fit_edges(
         size=size,
         sizes=tuple(np.quantile(rows.sizes[size][used], np.linspace(0.0, 1.0, QUANTILES)).tolist()),
         num_rows=int(used.sum()),
-        notes=tuple(_notes(compute, size, errors, rows.num_left_out + int(np.sum(~used)), any(cores))),
+        notes=(
+            *_notes(compute, size, errors, rows.num_left_out + int(np.sum(~used)), any(cores)),
+            *_never_there(rows, names),
+        ),
         sites=dict(zip(names, sites, strict=True)),
         classes={name: one for name, one in zip(names, classes, strict=True) if one is not None},
         ways=fit_ways(rows, sites, np.array([one or 1.0 for one in cores])),
@@ -208,6 +211,18 @@ def _notes(
     if num_left > 0:
         notes.append(f"{num_left} requests without node, size or time, or cut short, were left out")
     return notes
+
+
+def _never_there(rows: RanRequests, names: Sequence[str]) -> list[str]:
+    """That some services run on some edges alone and the log does not say on which, where that shows."""
+    if not (found := never_ran(rows, len(names))):
+        return []
+    some = first([f"{service} on {names[edge]}" for service, edge in found])
+    return [
+        f"the log names no candidates, and services never ran on edges where others from the same sites did ({some}): "
+        "such requests count as able to run everywhere; map the nodes that may run a request to candidates, and name "
+        "its edges in every question"
+    ]
 
 
 def _by_source(compute: Mapping[str, ComputeTime], why: str) -> list[str]:

@@ -93,6 +93,23 @@ def read_ran(archive: Archive, edges: Sequence[str], days: Sequence[dt.date] | N
     )
 
 
+def never_ran(rows: RanRequests, num_edges: int, *, least: float = 10.0) -> list[tuple[str, int]]:
+    """Services and edges on which they never ran, though by the others from the same sites `least` or more would have.
+
+    Empty where the log names candidates, or no service: then it is known, or there is nothing to tell apart.
+    """
+    names, service = np.unique(rows.service, return_inverse=True)
+    if rows.hosts is not None or len(names) < 2:
+        return []
+    sites, site = np.unique(rows.site, return_inverse=True)
+    count = np.zeros((len(sites), len(names), num_edges))
+    np.add.at(count, (site, service, rows.edge), 1.0)
+    at_site = np.maximum(count.sum(axis=(1, 2), keepdims=True), 1.0)
+    expected = (count.sum(axis=2, keepdims=True) * count.sum(axis=1, keepdims=True) / at_site).sum(axis=0)
+    found = np.argwhere((count.sum(axis=0) == 0.0) & (expected >= least))
+    return [(str(names[which]), int(edge)) for which, edge in found]
+
+
 def sized(rows: RanRequests, size: str) -> RanRequests:
     """The rows that have the size; ConfigError where the log lacks the column."""
     if size not in rows.sizes:
