@@ -179,3 +179,8 @@ def test_services_that_run_on_some_edges_alone_are_named_where_no_candidates_are
     assert never_ran(rows._replace(site=apart_sites), 2) == []  # each site keeps to an edge of its own
     mixed = fit_edges(write(tmp_path / "mixed", service=service, offered_node=["fast"] * 30 + ["idle"] * 30))
     assert not any("candidates" in one for one in mixed.notes)
+    with ArchiveWriter(tmp_path / "mixed", append=True) as writer:
+        replicas = {"time": [NOON], "service": ["a"], "node_id": ["fast"], "num_replicas": [1]}
+        writer.write("replicas", pa.table(replicas), source="the test")
+    (hosted,) = (one for one in fit_edges(Archive(tmp_path / "mixed")).notes if "candidates" in one)
+    assert "as the table replicas says" in hosted

@@ -136,7 +136,7 @@ def fit_edges(
         num_rows=int(used.sum()),
         notes=(
             *_notes(compute, size, errors, rows.num_left_out + int(np.sum(~used)), any(cores)),
-            *_never_there(rows, names),
+            *_hosted_somewhere(archive, rows, names),
         ),
         sites=dict(zip(names, sites, strict=True)),
         classes={name: one for name, one in zip(names, classes, strict=True) if one is not None},
@@ -213,15 +213,18 @@ def _notes(
     return notes
 
 
-def _never_there(rows: RanRequests, names: Sequence[str]) -> list[str]:
-    """That some services run on some edges alone and the log does not say on which, where that shows."""
-    if not (found := never_ran(rows, len(names))):
+def _hosted_somewhere(archive: Archive, rows: RanRequests, names: Sequence[str]) -> list[str]:
+    """That services run on some edges alone and requests do not say on which, where that shows."""
+    if found := never_ran(rows, len(names)):
+        some = first([f"{service} on {names[edge]}" for service, edge in found])
+        why = f"services never ran on edges where others from the same sites did ({some})"
+    elif rows.hosts is None and archive.num_rows("replicas"):
+        why = "services run where they have replicas, as the table replicas says"
+    else:
         return []
-    some = first([f"{service} on {names[edge]}" for service, edge in found])
     return [
-        f"the log names no candidates, and services never ran on edges where others from the same sites did ({some}): "
-        "such requests count as able to run everywhere; map the nodes that may run a request to candidates, and name "
-        "its edges in every question"
+        f"the log names no candidates, and {why}: requests count as able to run everywhere; map the nodes that may run "
+        "a request to candidates, and name its edges in every question"
     ]
 
 
