@@ -179,7 +179,8 @@ def room_on_a_node(
     if wait_s.sum() <= EXPLAINS * all_s:
         return None
     here = np.flatnonzero(single)
-    names, node = np.unique([where[job][0] for job in here], return_inverse=True)
+    ran_on = np.array([where[job][0] for job in here.tolist()], str)
+    names, node = np.unique(ran_on, return_inverse=True)
     start_s, end_s = jobs.logged_start_s[here], (jobs.logged_start_s + jobs.run_s)[here]
     held = [amount[here] for amount in amounts]
     most = [[_most_held(start_s, end_s, one, node == place) for place in range(len(names))] for one in held]
