@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from evaluation.problems.ordering.log_gaps import WITH_ROOM, head_in_words
-from evaluation.problems.ordering.waits_with_room import Held, waited, waits_in_words
+from evaluation.problems.ordering.waits_with_room import HeldAmounts, waited, waits_in_words
 from logs_schema.archive import Archive
 from tests.ordering.pool_archives import job, write
 from twin.ordering.jobs import read_jobs
@@ -34,7 +34,7 @@ def test_waiting_time_beside_room_is_what_a_count_second_by_second_finds():
     arrival, wait, run = (
         rng.integers(low, high, 60).astype(float) for low, high in ((0, 90), (0, 40), (1, 30))
     )
-    held = Held(arrival, arrival + wait, arrival + wait + run, rng.integers(1, 6, 60).astype(float))
+    held = HeldAmounts(arrival, arrival + wait, arrival + wait + run, rng.integers(1, 6, 60).astype(float))
     seconds = 0
     for begin, start, amount in zip(held.arrival_s, held.start_s, held.amount, strict=True):
         for second in np.arange(begin, start):

@@ -38,7 +38,7 @@ IN_SHADOW = "hold an order in shadow beside what runs before it decides"
 EPSILON = 1e-6
 
 
-class Held(NamedTuple):
+class HeldAmounts(NamedTuple):
     """What jobs hold of something while they run; leaves [jobs], s after an origin; without a start nothing."""
 
     arrival_s: np.ndarray
@@ -59,7 +59,7 @@ def waits_in_words(archive: Archive, jobs: Jobs, pool: Pool) -> list[str]:
         ArchiveError: A file of the archive is missing or damaged.
     """
     end_s = jobs.logged_start_s + jobs.run_s
-    held = Held(jobs.arrival_s, jobs.logged_start_s, end_s, jobs.processors)
+    held = HeldAmounts(jobs.arrival_s, jobs.logged_start_s, end_s, jobs.processors)
     held = _of(held, jobs.processors <= pool.processors)
     waited_s, with_room_s = waited(held, pool.processors)
     if waited_s < LEAST_WAIT_S * max(len(jobs.arrival_s), 1) or with_room_s < MOST_ROOM * waited_s:
@@ -72,7 +72,7 @@ def waits_in_words(archive: Archive, jobs: Jobs, pool: Pool) -> list[str]:
     ]
 
 
-def waited(held: Held, size: float) -> tuple[float, float]:
+def waited(held: HeldAmounts, size: float) -> tuple[float, float]:
     """Seconds for which jobs waited, all together, and of these how many the amount of each was free of `size`."""
     held = _of(held, np.isfinite(held.start_s) & np.isfinite(held.end_s) & (held.amount > 0.0))
     wait_s = np.maximum(held.start_s - held.arrival_s, 0.0)
@@ -154,7 +154,7 @@ def _room_of(amount: np.ndarray, jobs: Jobs) -> float | None:
     if not known.any():
         return None
     most = float(use_over_time(jobs.logged_start_s[known], end_s[known], amount[known])[1].max())
-    waited_s, room_s = waited(Held(jobs.arrival_s, jobs.logged_start_s, end_s, amount), most)
+    waited_s, room_s = waited(HeldAmounts(jobs.arrival_s, jobs.logged_start_s, end_s, amount), most)
     all_s = float(np.nansum(np.maximum(jobs.logged_start_s - jobs.arrival_s, 0.0)))
     return room_s / waited_s if waited_s > EXPLAINS * all_s else None
 
@@ -221,5 +221,5 @@ def _gives_whole_nodes(where: Sequence[Sequence[str]], nodes: pa.Table, jobs: Jo
     return beside <= SHARED * len(order)
 
 
-def _of(held: Held, which: np.ndarray) -> Held:
-    return Held(*(leaf[which] for leaf in held))
+def _of(held: HeldAmounts, which: np.ndarray) -> HeldAmounts:
+    return HeldAmounts(*(leaf[which] for leaf in held))
