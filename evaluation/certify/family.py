@@ -13,6 +13,7 @@ from math import ceil
 import numpy as np
 
 from evaluation.certify.lines import Line, Verdict
+from evaluation.comparison.bootstrap import IntervalConfig
 
 FAMILY = 0.05
 MAX_DAYS = 1000
@@ -45,10 +46,14 @@ def holm(chances: Sequence[float]) -> np.ndarray:
 
 def days_needed(line: Line, num_days: int) -> int | None:
     """Held-out days after which the line passes or fails if its value stays the same: its interval shrinks with the
-    square root of their number. None without an interval, or where it takes more than `MAX_DAYS`."""
+    square root of their number. Of too few units for an interval those days that have enough. None where neither is
+    known, or where it takes more than `MAX_DAYS`."""
     judged, limit = line.judged, line.limit
-    if limit is None or judged.value is None or judged.low is None or num_days < 1:
+    if limit is None or judged.value is None or num_days < 1:
         return None
+    if judged.low is None:
+        enough = 0 < judged.num_units < (least := IntervalConfig().min_units)
+        return ceil(num_days * least / judged.num_units) if enough else None
     away = abs(judged.value - limit)
     half = judged.value - judged.low
     if away <= 0.0 or half <= 0.0:

@@ -198,6 +198,9 @@ def test_what_cannot_be_told_says_how_many_days_would_tell():
     assert line.days == pytest.approx(3 * (half / 0.05) ** 2, abs=1.0)
     assert settled([lone_line(0.5, 0.1)], 3)[0].days is None  # at its limit no number of days tells
     assert settled([lone_line(0.1, 0.05)], 3)[0].days is None
+    few = against_limit("s", "n", "1", mean_of(np.ones(2), np.arange(2), 2), 2, 0.5, IntervalConfig(200))
+    assert "2 units are fewer than 6" in few.judged.reason
+    assert settled([few], 1)[0].days == 3
 
 
 def test_a_signed_value_is_judged_by_its_size():
