@@ -101,12 +101,13 @@ def field_reader(path: Path, mapping: RequestMapping) -> tuple[Fields, int]:
         names = csv_names(next(iter(head(path)), ""), mapping.separator)
     if missing := [name for name in mapping.sources if names.count(name) != 1]:
         refuse_other_content(path)
+        machines = "a file that lists the machines is to be named nodes.csv; " if "node_id" in names else ""
         raise FormatError(
             f"the file has no column {first(missing)}, or has it twice",
             where=f"{path}, line 1",
             allowed=", ".join(names)[:1000],
-            advice=f"mend the mapping {mapping.path}, or its separator; what two files tell has to be joined first, "
-            "to a line a request: SELECT * FROM submitted LEFT JOIN ended USING (job); lines without columns, such as "
+            advice=f"{machines}mend the mapping {mapping.path}, or its separator; what two files tell has to be joined "
+            "first, to a line a request: SELECT * FROM submitted LEFT JOIN ended USING (job); lines without columns, such as "
             "those of a web server, are read by a regular expression, the mapping's key line",
         )
     return _chosen(_csv_fields(names, mapping), mapping), 0 if mapping.header else 1

@@ -12,8 +12,8 @@ Readings of the format:
 * Without a column for `request_id` the id is the file's name and the line, `jobs.csv:12`. Where several of the files
   have one name it is their path below the folder that all files share, `2024-03-01/jobs.csv:12`, as in the quarantine:
   such ids depend on which files are imported together.
-* Machines come from a `nodes.csv` of the `native` format beside the log, or from the capacity given: then the log is
-  one pool, whatever started ran on it, and nodes that the mapping names are left out.
+* Machines come from a `nodes.csv` (or `nodes-*.csv`) of the `native` format beside the log, or from the capacity
+  given: then the log is one pool, whatever started ran on it, and nodes that the mapping names are left out.
 * Without a column for `site` requests are of the machines' site, where all listed ones are of one, else of `cluster`.
 * Where the log has waits and run times in place of start and finish, these follow from them; so does the start from
   finish and run time, and the arrival from start and wait.
@@ -23,6 +23,7 @@ Readings of the format:
 * Numbers instead of dates count from 1970, or from the `origin` given.
 """
 
+import re
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
@@ -55,7 +56,8 @@ EXPECTED = "CSV, JSON (.jsonl, .json) or Parquet (.parquet) with the columns tha
 TAKES_CAPACITY = True
 LOGS = (".csv", ".jsonl", ".json", ".ndjson", ".tsv", ".psv", ".log", ".parquet")
 """How the files of a log end that are read from a folder."""
-INVENTORY = ("nodes.csv", "nodes.csv.gz")
+INVENTORY = re.compile(r"nodes([-.].*)?\.csv(\.gz)?")
+"""Names of files that list the machines: nodes.csv, nodes-2024.csv.gz."""
 MOST_AGAIN = 0.1
 """Share of requests that may arrive again, as those do that Slurm requeues."""
 
@@ -63,7 +65,7 @@ MOST_AGAIN = 0.1
 def data_files(paths: Sequence[Path]) -> list[Path]:
     """The log's files, without mapping and inventory."""
     files = find_files(paths, LOGS)
-    return [path for path in files if path.suffix != SUFFIX and path.name not in INVENTORY]
+    return [path for path in files if path.suffix != SUFFIX and not INVENTORY.fullmatch(path.name)]
 
 
 def inventory_files(paths: Sequence[Path]) -> list[Path]:
@@ -157,7 +159,7 @@ def _mapping_file(paths: Sequence[Path]) -> Path:
 
 def _inventory(paths: Sequence[Path]) -> list[Path]:
     found = find_files(paths, (*LOGS, SUFFIX))
-    return [path for path in found if path.name in INVENTORY]
+    return [path for path in found if INVENTORY.fullmatch(path.name)]
 
 
 def _refuse_copies(files: Sequence[Path], mapping: RequestMapping) -> None:
