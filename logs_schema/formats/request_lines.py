@@ -107,8 +107,8 @@ def field_reader(path: Path, mapping: RequestMapping) -> tuple[Fields, int]:
             where=f"{path}, line 1",
             allowed=", ".join(names)[:1000],
             advice=f"{machines}mend the mapping {mapping.path}, or its separator; what two files tell has to be joined "
-            "first, to a line a request: SELECT * FROM submitted LEFT JOIN ended USING (job); lines without columns, such as "
-            "those of a web server, are read by a regular expression, the mapping's key line",
+            "first, to a line a request: SELECT * FROM submitted LEFT JOIN ended USING (job); lines without columns, "
+            "such as those of a web server, are read by a regular expression, the mapping's key line",
         )
     return _chosen(_csv_fields(names, mapping), mapping), 0 if mapping.header else 1
 

@@ -120,21 +120,6 @@ def test_pods_of_kubernetes_as_json_lines(tmp_path: Path) -> None:
     assert row["status"] == "running"
 
 
-def test_a_list_of_machines_is_known_by_its_name_and_one_of_another_name_is_told_so(tmp_path: Path) -> None:
-    mapping, log = (
-        written(tmp_path, "map.toml", ARRIVAL),
-        written(tmp_path, "log.csv", "t", "2024-03-01T12:00:00Z"),
-    )
-    machines = written(tmp_path, "nodes-2024.csv", *NODES)
-    assert import_log("requests_csv", [log, mapping, machines], tmp_path / "a").rows == {
-        "nodes": 1,
-        "requests": 1,
-    }
-    others = machines.rename(tmp_path / "inventory.csv")
-    with pytest.raises(FormatError, match=r"is to be named nodes\.csv"):
-        import_log("requests_csv", [log, mapping, others], tmp_path / "b")
-
-
 def test_pods_that_have_ended_leave_no_doubt_and_half_letters_stop_no_import(tmp_path: Path) -> None:
     ended = [{"state": {"waiting": {}}}, {"state": {"terminated": {"finishedAt": "2024-03-01T12:01:00Z"}}}]
     created = {"creationTimestamp": "2024-03-01T12:00:00Z"}

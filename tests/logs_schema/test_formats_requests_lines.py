@@ -12,7 +12,7 @@ from logs_schema import Archive, FormatError
 from logs_schema.broken_rules import first_broken
 from logs_schema.importing import ImportReport, import_log
 from tests.logs_schema.collecting import written
-from tests.logs_schema.test_formats_requests import ARRIVAL, EXAMPLES, imported, requests_in
+from tests.logs_schema.test_formats_requests import ARRIVAL, EXAMPLES, NODES, imported, requests_in
 
 NOON = datetime(2024, 3, 1, 12, tzinfo=UTC)
 NESTED = """
@@ -194,3 +194,18 @@ def test_memory_in_quantities_with_a_decimal_comma(tmp_path: Path) -> None:
     )
     _, rows = imported(tmp_path, mapping, "t;m", "2024-03-01T12:00:00Z;1,5Gi", "2024-03-01T12:00:01Z;512 Mi")
     assert [row["memory_gib"] for row in rows.values()] == [1.5, 0.5]
+
+
+def test_a_list_of_machines_is_known_by_its_name_and_one_of_another_name_is_told_so(tmp_path: Path) -> None:
+    mapping, log = (
+        written(tmp_path, "map.toml", ARRIVAL),
+        written(tmp_path, "log.csv", "t", "2024-03-01T12:00:00Z"),
+    )
+    machines = written(tmp_path, "nodes-2024.csv", *NODES)
+    assert import_log("requests_csv", [log, mapping, machines], tmp_path / "a").rows == {
+        "nodes": 1,
+        "requests": 1,
+    }
+    others = machines.rename(tmp_path / "inventory.csv")
+    with pytest.raises(FormatError, match=r"is to be named nodes\.csv"):
+        import_log("requests_csv", [log, mapping, others], tmp_path / "b")
