@@ -69,8 +69,9 @@ class Timeouts:
         of the logarithm of what is longer. Not known where the slope is 0: then the limits."""
         if self.slope <= 0.0:
             return limit_s
-        with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
-            room = np.clip(-self.offset - self.slope * np.log(limit_s / usual_s), -50.0, 50.0)
+        with np.errstate(divide="ignore", invalid="ignore"):
+            room = -self.offset - self.slope * np.log(limit_s / usual_s)
+        room = np.nan_to_num(np.clip(room, -50.0, 50.0), nan=np.inf)
         longer = np.logaddexp(0.0, room) * (1.0 + np.exp(-room)) / self.slope
         return np.where(np.isfinite(longer), limit_s * np.exp(longer), limit_s)
 
