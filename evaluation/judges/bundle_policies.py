@@ -32,6 +32,7 @@ from twin.placement.run_filter import RunDynamics
 from twin.placement.run_habits import RunHabits
 from twin.placement.run_labels import run_labels_of
 from twin.placement.service_times import OFFER_KINDS
+from twin.placement.timeouts import Timeouts
 from twin.placement.types import Cluster, Observation
 
 
@@ -162,6 +163,8 @@ def encoding_of(setting: PlacementSetting, judged: Encoding) -> Encoding:
         run_variance=np.array(variances).T,
         dynamics=RunDynamics() if setting.dynamics is None else RunDynamics(**vars(setting.dynamics)),
         cold=_cold_starts(setting, names),
+        hazard=_hazard(setting, names),
+        timeouts=None if setting.timeouts is None else Timeouts(**setting.timeouts._asdict()),
         agents=tuple(setting.acceptance_of_agent),
         acceptance_of_agent=np.array(list(setting.acceptance_of_agent.values())).reshape(
             -1, len(OFFER_KINDS)
@@ -192,6 +195,13 @@ def encoding_of(setting: PlacementSetting, judged: Encoding) -> Encoding:
         },
         run_habits=_run_habits(setting),
     )
+
+
+def _hazard(setting: PlacementSetting, names: Sequence[str]) -> tuple[float, ...]:
+    """Losses per second of running of the nodes; of one that was not in training the mean of those that were."""
+    if not setting.hazard:
+        return ()
+    return tuple(np.array([*setting.hazard, np.mean(setting.hazard)])[setting.places_of(names)].tolist())
 
 
 def _run_habits(setting: PlacementSetting) -> RunHabits | None:

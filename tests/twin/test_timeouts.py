@@ -7,6 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from evaluation.judges.bundle_policies import encoding_of
 from evaluation.problems.placement.dependences import dependences_of
 from logs_schema.errors import ProductError
 from offline_rl.placement_contract import placement_contract, setting_of
@@ -195,6 +196,12 @@ def test_an_encoding_keeps_them_and_contracts_say_so(tmp_path) -> None:
     meanings = {one.name: one.description for one in placement_contract(encoding, RULE).choice_features}
     assert meanings["acceptance"].endswith("the run ends before it is cut off")
     setting = setting_of(encoding)
+    without = replace(
+        encoding, cluster=replace(plain, hazard=(0.5,) * plain.num_nodes)
+    )  # a judge that has others
+    assert encoding_of(parse_setting(setting), without).cluster.timeouts == cluster.timeouts
+    assert encoding_of(parse_setting(setting), without).cluster.hazard == ()
+    assert encoding_of(parse_setting(setting_of(without)), encoding).cluster.hazard == without.cluster.hazard
     for wrong in ({"of_service": [1.0]}, {"slope": -1.0}, {"offset": float("inf")}):
         with pytest.raises(ProductError, match="limits of runs"):
             parse_setting(setting | {"timeouts": setting["timeouts"] | wrong})

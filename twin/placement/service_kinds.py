@@ -1,8 +1,8 @@
 """Kinds of a service: requests that take longer on some nodes than on others by a label beside their service.
 
 Where data sets lie on some nodes, projects or users have their caches there, or inputs are fetched from the site that
-asks, how long a run takes on a node depends on the
-service and on what else the request says, and no table of services and nodes has that:
+asks, how long a run takes on a node depends on the service and on what else the request says, and no table of services
+and nodes has that:
 
     log(run / expected) = overall + of the node + of the kind on that node + scatter,   kind = (service, label)
 
