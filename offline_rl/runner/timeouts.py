@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-_TINY, _MOST_ROOM = 1e-6, 1e3
+_TINY, _MOST_ROOM, _MOST_LOGIT = 1e-6, 1e3, 30.0
 
 
 class KnownTimeouts(NamedTuple):
@@ -28,7 +28,8 @@ class KnownTimeouts(NamedTuple):
         if limit_s == math.inf:
             return np.ones_like(run_s)
         room = np.clip(limit_s / np.maximum(run_s, _TINY), 1.0 / _MOST_ROOM, _MOST_ROOM)
-        return np.asarray(1.0 / (1.0 + np.exp(-self.offset - self.slope * np.log(room))))
+        logit = np.clip(self.offset + self.slope * np.log(room), -_MOST_LOGIT, _MOST_LOGIT)
+        return np.asarray(1.0 / (1.0 + np.exp(-logit)))
 
     def are_sound(self, num_services: int) -> bool:
         """Whether limits are of every service or none, and all is finite."""

@@ -91,6 +91,9 @@ def test_the_chance_to_end_before_the_limit_is_that_of_the_log() -> None:
     near = (limit_s / usual_s > 1.0) & (limit_s / usual_s < 1.2)
     np.testing.assert_allclose(chance[near].mean(), (runs_s < limit_s)[near].mean(), atol=0.02)
     assert (chance[np.isinf(limit_s)] == 1.0).all()
+    slope, offset = fit_chance(limit_s, usual_s, usual_s >= limit_s)  # runs that do not scatter at all
+    sharp = Timeouts((), True, slope, offset).chance(np.array([50.0, 200.0]), np.full(2, 100.0))
+    np.testing.assert_allclose(sharp, [0.0, 1.0], atol=1e-3)
 
 
 def test_no_node_has_lost_what_was_cut_off() -> None:

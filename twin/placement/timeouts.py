@@ -27,6 +27,7 @@ least; and of all runs that take longer, at most."""
 AT_LIMIT, GRACE = 0.01, 0.1
 """How far from the limit that is, as a share of it; and how much later than requested runs are killed at most."""
 NEWTON_STEPS, RIDGE = 30, 1e-3
+MOST_LOGIT = 30.0
 _TINY, _MOST_ROOM = 1e-6, 1e3
 
 
@@ -61,7 +62,8 @@ class Timeouts:
         """The chance that a run that usually takes `run_s` ends before its limit; arrays of one shape. `np`:
         `jax.numpy` in programs."""
         room = np.clip(limit_s / np.maximum(run_s, _TINY), 1.0 / _MOST_ROOM, _MOST_ROOM)
-        chance = 1.0 / (1.0 + np.exp(-self.offset - self.slope * np.log(room)))
+        logit = np.clip(self.offset + self.slope * np.log(room), -MOST_LOGIT, MOST_LOGIT)
+        chance = 1.0 / (1.0 + np.exp(-logit))
         return np.where(np.isfinite(limit_s), chance, 1.0)
 
     def beyond_s(self, limit_s: np.ndarray, usual_s: np.ndarray) -> np.ndarray:
@@ -71,7 +73,7 @@ class Timeouts:
             return limit_s
         with np.errstate(divide="ignore", invalid="ignore"):
             room = -self.offset - self.slope * np.log(limit_s / usual_s)
-        room = np.nan_to_num(np.clip(room, -50.0, 50.0), nan=np.inf)
+        room = np.nan_to_num(np.clip(room, -MOST_LOGIT, MOST_LOGIT), nan=np.inf)
         longer = np.logaddexp(0.0, room) * (1.0 + np.exp(-room)) / self.slope
         return np.where(np.isfinite(longer), limit_s * np.exp(longer), limit_s)
 
@@ -144,7 +146,7 @@ def fit_chance(limit_s: np.ndarray, usual_s: np.ndarray, cut_off: np.ndarray) ->
     columns, ended = np.stack([room, np.ones_like(room)]), ~cut_off[known]
     found = np.zeros(2)
     for _ in range(NEWTON_STEPS):
-        chance = 1.0 / (1.0 + np.exp(-found @ columns))
+        chance = 1.0 / (1.0 + np.exp(-np.clip(found @ columns, -MOST_LOGIT, MOST_LOGIT)))
         curvature = (columns * chance * (1.0 - chance)) @ columns.T + RIDGE * np.eye(2)
         found = found + np.linalg.solve(curvature, columns @ (ended - chance) - RIDGE * found)
     return max(float(found[0]), 0.0), float(found[1])
