@@ -209,11 +209,15 @@ def _overtaken(archive: Archive) -> Iterator[str]:
         )
 
 
+def _names_no_node(batch: pa.RecordBatch) -> pa.Array:
+    return pc.and_(*(pc.is_null(batch[name]) for name in COLUMNS))
+
+
 def _without_a_node(archive: Archive) -> Iterator[str]:
     """That many of the newest day's requests began on a node that the log does not name, though it names others."""
     days = archive.days(REQUESTS.name)
     num_begun, num_nowhere = _counted(
-        (pc.is_valid(batch["start"]), pc.and_(*(pc.is_null(batch[name]) for name in COLUMNS)))
+        (pc.is_valid(batch["start"]), _names_no_node(batch))
         for batch in _newest(archive, ("start", *COLUMNS))
     )
     if MOST_FOREIGN * num_begun < num_nowhere < num_begun:
@@ -229,10 +233,7 @@ def _lost_without_a_node(archive: Archive) -> Iterator[str]:
     num, num_lost = _counted(
         (
             pc.is_valid(batch["request_id"]),
-            pc.and_(
-                pc.is_in(pc.cast(batch["status"], pa.string()), value_set=lost),
-                pc.and_(*(pc.is_null(batch[name]) for name in COLUMNS)),
-            ),
+            pc.and_(pc.is_in(pc.cast(batch["status"], pa.string()), value_set=lost), _names_no_node(batch)),
         )
         for batch in _newest(archive, ("request_id", "status", *COLUMNS))
     )

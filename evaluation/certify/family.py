@@ -51,9 +51,11 @@ def days_needed(line: Line, num_days: int) -> int | None:
     judged, limit = line.judged, line.limit
     if limit is None or judged.value is None or num_days < 1:
         return None
+    least = IntervalConfig().min_units
+    if judged.low is None and 0 < judged.num_units < least:
+        return ceil(num_days * least / judged.num_units)
     if judged.low is None:
-        enough = 0 < judged.num_units < (least := IntervalConfig().min_units)
-        return ceil(num_days * least / judged.num_units) if enough else None
+        return None
     away = abs(judged.value - limit)
     half = judged.value - judged.low
     if away <= 0.0 or half <= 0.0:

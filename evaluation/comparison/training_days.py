@@ -1,7 +1,7 @@
 """The training days and the test days of an archive under a configuration."""
 
 import datetime as dt
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -160,15 +160,10 @@ def _by_hour(archive: Archive, days: Sequence[dt.date]) -> np.ndarray:
     return counts
 
 
-def _spans(hours: Iterable[int]) -> str:
-    """Hours as spans of the clock: "from 00:00 to 07:00"."""
-    spans: list[list[int]] = []
-    for hour in hours:
-        if spans and spans[-1][1] == hour:
-            spans[-1][1] = int(hour) + 1
-        else:
-            spans.append([int(hour), int(hour) + 1])
-    return ", ".join(f"from {begin:02}:00 to {end:02}:00" for begin, end in spans)
+def _spans(hours: np.ndarray) -> str:
+    """Ascending hours as spans of the clock: "from 00:00 to 07:00"."""
+    spans = np.split(hours, np.flatnonzero(np.diff(hours) > 1) + 1)
+    return ", ".join(f"from {one[0]:02}:00 to {one[-1] + 1:02}:00" for one in spans)
 
 
 def held_out_or_first(

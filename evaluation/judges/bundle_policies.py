@@ -163,7 +163,7 @@ def encoding_of(setting: PlacementSetting, judged: Encoding) -> Encoding:
         run_variance=np.array(variances).T,
         dynamics=RunDynamics() if setting.dynamics is None else RunDynamics(**vars(setting.dynamics)),
         cold=_cold_starts(setting, names),
-        hazard=_hazard(setting, names),
+        hazard=() if (hazard := setting.hazard_of(names)) is None else tuple(hazard.tolist()),
         timeouts=None if setting.timeouts is None else Timeouts(**setting.timeouts._asdict()),
         agents=tuple(setting.acceptance_of_agent),
         acceptance_of_agent=np.array(list(setting.acceptance_of_agent.values())).reshape(
@@ -195,13 +195,6 @@ def encoding_of(setting: PlacementSetting, judged: Encoding) -> Encoding:
         },
         run_habits=_run_habits(setting),
     )
-
-
-def _hazard(setting: PlacementSetting, names: Sequence[str]) -> tuple[float, ...]:
-    """Losses per second of running of the nodes; of one that was not in training the mean of those that were."""
-    if not setting.hazard:
-        return ()
-    return tuple(np.array([*setting.hazard, np.mean(setting.hazard)])[setting.places_of(names)].tolist())
 
 
 def _run_habits(setting: PlacementSetting) -> RunHabits | None:

@@ -7,12 +7,13 @@ import codecs
 import gzip
 import os
 import stat
+import tomllib
 import zlib
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import IO, cast
+from typing import IO, Any, cast
 
 from logs_schema.errors import FormatError, first
 
@@ -272,3 +273,15 @@ def read_errors(path: Path) -> Iterator[None]:
     except OSError as error:
         what = f"the file cannot be read: {error.strerror or error}"
         raise FormatError(what, where=str(path), advice="check it") from error
+
+
+def read_toml(path: Path, problem: str = "the mapping cannot be read", **details: str) -> dict[str, Any]:
+    """The content of a TOML file.
+
+    Raises:
+        FormatError: It cannot be read, or is no TOML; with this `problem` and `details`.
+    """
+    try:
+        return tomllib.loads(path.read_text(encoding="utf-8-sig"))
+    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
+        raise FormatError(f"{problem} ({error})", where=str(path), **details) from error

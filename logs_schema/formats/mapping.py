@@ -41,7 +41,6 @@ what follows the point only makes the names distinct.
 import fnmatch
 import math
 import re
-import tomllib
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from datetime import tzinfo
@@ -49,7 +48,7 @@ from pathlib import Path
 from typing import Any
 
 from logs_schema.errors import FormatError, first
-from logs_schema.formats.files import beside
+from logs_schema.formats.files import beside, read_toml
 from logs_schema.formats.instant_forms import refuse_time_format, zone_of
 from logs_schema.formats.instant_units import INSTANT_UNITS
 from logs_schema.formats.metric_series import MetricSeries, Samples
@@ -167,10 +166,7 @@ def read_mapping(path: Path) -> MetricsMapping:
     Raises:
         FormatError: The file is no TOML, has an unknown key, or maps nothing.
     """
-    try:
-        settings = tomllib.loads(path.read_text(encoding="utf-8-sig"))
-    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
-        raise FormatError(f"the mapping cannot be read ({error})", where=str(path)) from error
+    settings = read_toml(path)
     tables = settings.pop("metrics", {})
     known = {one.name for one in fields(MetricsMapping)} - {"path", "metrics"}
     _refuse_unknown(path, settings, known)

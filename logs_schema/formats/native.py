@@ -16,7 +16,6 @@ Readings of the format:
 """
 
 import re
-import tomllib
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -31,7 +30,7 @@ from logs_schema.errors import FormatError, first
 from logs_schema.formats.counting import Origin
 from logs_schema.formats.describing import ABSOLUTE_CLOCK, RELATIVE_CLOCK, describe
 from logs_schema.formats.fields import CsvLines, csv_names, read_header
-from logs_schema.formats.files import each_once, is_hidden, numbered_lines, refuse_special
+from logs_schema.formats.files import each_once, is_hidden, numbered_lines, read_toml, refuse_special
 from logs_schema.formats.reading import (
     CHUNK_ROWS,
     NOTHING_GIVEN,
@@ -164,22 +163,15 @@ def facts(paths: Sequence[Path], given: ReadingOptions = NOTHING_GIVEN) -> dict[
         if (path / MANIFEST).is_file():
             kept |= Archive(path).facts
     for told in inventory_files(paths):
-        kept |= {told.stem: _settings_in(told)}
+        kept[told.stem] = read_toml(
+            told,
+            "cannot be read as TOML",
+            allowed="settings of a system that decides in slots, such as slot_s = 0.25",
+            advice="mend the file, or take it away",
+        )
     if ignored := not_read(paths):
         kept |= {"not_read": first(ignored)}
     return describe(NAME, clock=RELATIVE_CLOCK if given.origin else ABSOLUTE_CLOCK) | kept
-
-
-def _settings_in(path: Path) -> dict[str, Any]:
-    try:
-        return tomllib.loads(path.read_text(encoding="utf-8-sig"))
-    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
-        raise FormatError(
-            f"cannot be read as TOML: {error}",
-            where=str(path),
-            allowed="settings of a system that decides in slots, such as slot_s = 0.25",
-            advice="mend the file, or take it away",
-        ) from error
 
 
 def column_names(path: Path) -> list[str]:

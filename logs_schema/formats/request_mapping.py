@@ -41,7 +41,6 @@ and `false`. In one text several nodes are written `n1|n2`, as a `hostlist` or a
 """
 
 import re
-import tomllib
 from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass, field, fields, replace
 from datetime import UTC, tzinfo
@@ -53,6 +52,7 @@ import pyarrow as pa
 
 from logs_schema.columns import INSTANT
 from logs_schema.errors import FormatError, first
+from logs_schema.formats.files import read_toml
 from logs_schema.formats.instant_forms import refuse_time_format, zone_of
 from logs_schema.formats.instant_units import LONG_UNITS
 from logs_schema.formats.json_documents import Nesting
@@ -202,10 +202,7 @@ def read_request_mapping(path: Path) -> RequestMapping:
     Raises:
         FormatError: The file is no TOML, has an unknown key, column or unit, or does not say when requests arrived.
     """
-    try:
-        settings = tomllib.loads(path.read_text(encoding="utf-8-sig"))
-    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
-        raise FormatError(f"the mapping cannot be read ({error})", where=str(path)) from error
+    settings = read_toml(path)
     tables, only = settings.pop("columns", {}), settings.pop("only", {})
     _check(
         path,

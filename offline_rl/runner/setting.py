@@ -151,6 +151,13 @@ class PlacementSetting:
         place_of = {node.name: place for place, node in enumerate(self.nodes)}
         return [place_of.get(name, -1) for name in names]
 
+    def hazard_of(self, names: Sequence[str]) -> np.ndarray | None:
+        """[nodes] losses per second of running; of a node that was not in training the mean of those that were. None
+        where nodes keep what runs on them."""
+        if not self.hazard:
+            return None
+        return np.array([*self.hazard, np.mean(self.hazard)])[self.places_of(names)]
+
     @cached_property
     def counted(self) -> tuple[bool, ...]:
         """Which resources training counted: requests for the others have no effect."""

@@ -108,7 +108,7 @@ def node_table(nodes: Sequence[Node], contract: PolicyContract, setting: Placeme
             num_sites=len(site_index),
             sees_all=setting.sees_all,
             scarce=tuple(map(RESOURCES.index, setting.scarce)),
-            hazard=_hazard(row_names, setting),
+            hazard=setting.hazard_of(row_names),
             timeouts=setting.timeouts,
         ),
         everyone=np.ones(len(row_names), bool),
@@ -116,13 +116,6 @@ def node_table(nodes: Sequence[Node], contract: PolicyContract, setting: Placeme
         site_index=site_index,
         run_variance=np.array([each.run_variance for each in facts]).reshape(-1, len(setting.services)).T,
     )
-
-
-def _hazard(names: Sequence[str], setting: PlacementSetting) -> np.ndarray | None:
-    """[rows] losses per second of running; of a node that was not in training the mean of those that were."""
-    if not setting.hazard:
-        return None
-    return np.array([*setting.hazard, np.mean(setting.hazard)])[setting.places_of(names)]
 
 
 def _laid_over(node: Node | None, known: KnownNode | None, setting: PlacementSetting) -> KnownNode | None:

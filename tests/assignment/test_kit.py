@@ -165,9 +165,7 @@ def test_one_command_makes_the_whole_job_and_holds_back_what_is_not_certified(jo
     assert load_assigner(f"{told['bundle']}/bundle").setting.network == SEARCH
     assert "network" in {one["name"] for one in told["comparison_data"]["policies"]}
     assert main([*words, "--force"]) == 0
-    assert (
-        "edges, " in capsys.readouterr().out.split("report: ")[1]
-    )  # what training says of what it hands over
+    assert "edges, " in capsys.readouterr().out.split("report: ")[1]  # what training says
 
 
 def test_a_refresh_appends_judges_and_decides(job, capsys):

@@ -115,7 +115,7 @@ def test_slow_nodes_look_no_quicker_for_what_is_cut_off_there() -> None:
     asked_s = 100.0 * rng.lognormal(0.6, 0.4, count)
     work_s = np.where(node == 1, 200.0, 100.0) * rng.lognormal(0.0, 0.3, count)
     cut, run_s = work_s >= asked_s, np.minimum(work_s, asked_s)
-    arrival_s, status = np.cumsum(np.full(count, 50.0)), np.where(work_s >= asked_s, FAILED, COMPLETED)
+    arrival_s, status = np.cumsum(np.full(count, 50.0)), np.where(cut, FAILED, COMPLETED)
     log = RunLog(
         arrival_s,
         arrival_s,
@@ -199,12 +199,10 @@ def test_an_encoding_keeps_them_and_contracts_say_so(tmp_path) -> None:
     meanings = {one.name: one.description for one in placement_contract(encoding, RULE).choice_features}
     assert meanings["acceptance"].endswith("the run ends before it is cut off")
     setting = setting_of(encoding)
-    without = replace(
-        encoding, cluster=replace(plain, hazard=(0.5,) * plain.num_nodes)
-    )  # a judge that has others
-    assert encoding_of(parse_setting(setting), without).cluster.timeouts == cluster.timeouts
-    assert encoding_of(parse_setting(setting), without).cluster.hazard == ()
-    assert encoding_of(parse_setting(setting_of(without)), encoding).cluster.hazard == without.cluster.hazard
+    judge = replace(encoding, cluster=replace(plain, hazard=(0.5,) * plain.num_nodes))
+    assert encoding_of(parse_setting(setting), judge).cluster.timeouts == cluster.timeouts
+    assert encoding_of(parse_setting(setting), judge).cluster.hazard == ()
+    assert encoding_of(parse_setting(setting_of(judge)), encoding).cluster.hazard == judge.cluster.hazard
     for wrong in ({"of_service": [1.0]}, {"slope": -1.0}, {"offset": float("inf")}):
         with pytest.raises(ProductError, match="limits of runs"):
             parse_setting(setting | {"timeouts": setting["timeouts"] | wrong})

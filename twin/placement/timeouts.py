@@ -52,11 +52,9 @@ class Timeouts:
         if self.of_service:
             own_s = np.array(self.of_service)[service]
             limit_s = np.where(own_s > 0.0, own_s, limit_s)
-        return (
-            np.fmin(limit_s, np.where(requested_s > 0.0, requested_s, np.inf))
-            if self.at_requested
-            else limit_s
-        )
+        if self.at_requested:
+            limit_s = np.where(requested_s > 0.0, np.minimum(limit_s, requested_s), limit_s)
+        return limit_s
 
     def chance(self, limit_s: Any, run_s: Any, np: Any = np) -> Any:
         """The chance that a run that usually takes `run_s` ends before its limit; arrays of one shape. `np`:

@@ -17,7 +17,7 @@ import pyarrow.compute as pc
 
 from evaluation.problems.ordering.log_gaps import WITH_ROOM
 from logs_schema.archive import Archive
-from logs_schema.concurrency import use_over_time
+from logs_schema.concurrency import most_at_once, use_over_time
 from twin.ordering.pools import NODES_OF_JOBS, rows_of_pool
 from twin.ordering.types import Jobs, Pool
 
@@ -153,7 +153,7 @@ def _room_of(amount: np.ndarray, jobs: Jobs) -> float | None:
     known = np.isfinite(end_s) & (amount > 0.0)
     if not known.any():
         return None
-    most = float(use_over_time(jobs.logged_start_s[known], end_s[known], amount[known])[1].max())
+    most = most_at_once(jobs.logged_start_s[known], end_s[known], amount[known])
     waited_s, room_s = waited(HeldAmounts(jobs.arrival_s, jobs.logged_start_s, end_s, amount), most)
     all_s = float(np.nansum(np.maximum(jobs.logged_start_s - jobs.arrival_s, 0.0)))
     return room_s / waited_s if waited_s > EXPLAINS * all_s else None
@@ -183,7 +183,8 @@ def room_on_a_node(
     names, node = np.unique(ran_on, return_inverse=True)
     start_s, end_s = jobs.logged_start_s[here], (jobs.logged_start_s + jobs.run_s)[here]
     held = [amount[here] for amount in amounts]
-    most = [[_most_held(start_s, end_s, one, node == place) for place in range(len(names))] for one in held]
+    rows_of = [node == place for place in range(len(names))]
+    most = [[most_at_once(start_s[rows], end_s[rows], one[rows]) for rows in rows_of] for one in held]
     upto_s = np.cumsum(wait_s)
     found = 0
     for at_s in (np.arange(num_samples) + 0.5) / num_samples * upto_s[-1]:
@@ -197,10 +198,6 @@ def room_on_a_node(
         ]
         found += bool(np.any(np.all(fits, axis=0)))
     return found / num_samples
-
-
-def _most_held(start_s: np.ndarray, end_s: np.ndarray, amount: np.ndarray, which: np.ndarray) -> float:
-    return float(use_over_time(start_s[which], end_s[which], amount[which])[1].max(initial=0.0))
 
 
 def _gives_whole_nodes(where: Sequence[Sequence[str]], nodes: pa.Table, jobs: Jobs) -> bool:
