@@ -18,7 +18,14 @@ from offline_rl.networks import Example
 from offline_rl.orchestration.advice import SHARPNESS, advised, advised_actor
 from offline_rl.orchestration.stepwise_actor import StepwiseConfig
 from offline_rl.placement_contract import feature_facts
-from offline_rl.rules.orchestration.planned import ADVICE, hosted_busy, lead_of, plan_numbers, planned
+from offline_rl.rules.orchestration.planned import (
+    ADVICE,
+    PlannedConfig,
+    hosted_busy,
+    lead_of,
+    plan_numbers,
+    planned,
+)
 from offline_rl.runner.frame_network import orchestrator_arrays
 from offline_rl.runner.frame_view import FrameView, OrchestrationTables
 from offline_rl.runner.orchestrator import (
@@ -55,6 +62,7 @@ class Plan(NamedTuple):
     edge: EdgeCloud
     frames: FrameConfig
     forecast: DayForecast
+    numbers: PlannedConfig = ADVICE
 
 
 def export_pair(
@@ -128,8 +136,8 @@ def golden_frames(
     orchestrator: PyTree, plan: Plan, config: StepwiseConfig, rng: np.random.Generator
 ) -> dict[str, np.ndarray]:
     """Frames drawn by chance, and what the original changes; leaves [frames, ...]."""
-    edge, frames, forecast = plan
-    problem = advised(frame_problem(edge, frames), planned(edge, forecast, frames, ADVICE))
+    edge, frames, forecast, numbers = plan
+    problem = advised(frame_problem(edge, frames), planned(edge, forecast, frames, numbers))
     state, views = _drawn(plan, rng)
     with jax.default_matmul_precision("highest"):
         observation, legal = problem.observe(state), problem.legal(state)
@@ -144,7 +152,7 @@ def golden_frames(
 
 def _drawn(plan: Plan, rng: np.random.Generator) -> tuple[FrameState, FrameView]:
     """States of the original with streams of frames, and the same as views [frames, ...]."""
-    edge, frames, forecast = plan
+    edge, frames, forecast, _ = plan
     num_services, num_nodes, number = edge.num_services, edge.num_nodes, NUM_FRAMES
     shape = (number, num_services, num_nodes)
     replicas = (
@@ -200,7 +208,7 @@ def _drawn(plan: Plan, rng: np.random.Generator) -> tuple[FrameState, FrameView]
 
 def _copy(params: PyTree, plan: Plan, config: StepwiseConfig) -> Orchestrator:
     """The orchestrator in NumPy."""
-    edge, frames, forecast = plan
+    edge, frames, forecast, numbers = plan
     cluster, frame_s = edge.cluster, edge.config.frame_s
     seat_of_site = np.full(len(cluster.sites), -1)
     seat_of_site[edge.seat_site] = np.arange(edge.num_seats)
@@ -219,6 +227,6 @@ def _copy(params: PyTree, plan: Plan, config: StepwiseConfig) -> Orchestrator:
         edge.cores, edge.memory_gib, np.asarray(cluster.is_cloud, bool), np.asarray(cluster.site_of_node), seat_of_site,
         edge.hosts[1:], edge.replica_gib[1:], edge.work_s[1:], edge.pull_s[1:], forecast.run_s[1:],
         hosted_busy(edge, forecast)[:, 1:], np.asarray(forecast.bin_s), np.asarray(frame_s),
-        np.asarray(lead_of(edge, ADVICE)), np.array(plan_numbers(edge, ADVICE), np.float32),
+        np.asarray(lead_of(edge, numbers)), np.array(plan_numbers(edge, numbers), np.float32),
     )  # fmt: skip
     return Orchestrator(facts, fixed, orchestrator_arrays(params))

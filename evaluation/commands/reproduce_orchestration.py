@@ -44,8 +44,8 @@ def add_arguments(table: str, parser: ArgumentParser) -> None:
         type=words,
         help="learners trained in the twin: residual, residual_central, residual_any_size, mappo, cmmac, "
         "cmmac_central, ac, ddpg, gpg, gpg_kais_reward, gpo, gpo_kmps_reward, gpo_without_gnn, "
-        "gpo_single_critic; residual, kais or kmps with _joint or _alternating, both sides in one trajectory; or none "
-        "(default: all; with --quick residual)",
+        "gpo_single_critic, planned_tuned, gpg_tuned; residual, kais or kmps with _joint or _alternating, both sides "
+        "in one trajectory; or none (default: all; with --quick residual)",
     )
     add_options(parser, TrainingBudget, updates="num_updates")
     parser.add_argument(

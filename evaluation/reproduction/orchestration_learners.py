@@ -5,6 +5,8 @@ from dataclasses import replace
 from functools import partial
 
 from evaluation.problems.orchestration.bench import Entrants
+from evaluation.problems.orchestration.references import PLANNED_TUNED
+from evaluation.reproduction.orchestration_pairs import GPG_TUNED
 from logs_schema.errors import ConfigError
 from logs_schema.progress import Progress
 from offline_rl.orchestration.config import TrainingBudget
@@ -17,12 +19,15 @@ from offline_rl.recipes.slot_training import (
     train_both,
     train_dispatch,
     train_orchestration,
+    tuned_plan,
 )
+from offline_rl.rules.orchestration.planned import ADVICE, PlannedConfig, planned
 from twin.orchestration.centralised import centrally
 from twin.orchestration.edge_cloud import EdgeCloud
 from twin.orchestration.fit import FittedCluster
 from twin.orchestration.frame_config import FrameConfig
 from twin.orchestration.frame_mechanics import Dispatch, observing
+from twin.orchestration.learned import learned_forecast
 from twin.orchestration.orchestrator import Orchestrate
 
 NOTHING = "none"
@@ -41,6 +46,8 @@ def learners(budget: TrainingBudget, names: Sequence[str] | None = None) -> dict
         **{name: partial(_learn_dispatch, name, budget) for name in dispatchers()},
         **{name: partial(_learn_orchestration, name, budget) for name in orchestrators()},
         **{name: partial(_learn_both, name, budget) for name in trained_together()},
+        PLANNED_TUNED: partial(_tune, budget),
+        GPG_TUNED: partial(_correct_tuned, budget),
     }
     names = tuple(known) if names is None else tuple(name for name in names if name != NOTHING)
     for name in names:
@@ -73,11 +80,29 @@ def _learn_orchestration(
     return _changing(name, fitted, train_orchestration(name, fitted, budget, seed, progress))
 
 
-def _changing(name: str, fitted: FittedCluster, trained: TrainedOrchestration) -> Entrants:
+def _changing(
+    name: str, fitted: FittedCluster, trained: TrainedOrchestration, plan: PlannedConfig = ADVICE
+) -> Entrants:
     def orchestrate(case: EdgeCloud, frames: FrameConfig, _dispatch: Dispatch) -> Orchestrate:
-        return orchestrating(shown_plan(fitted, case, frames), trained.policy)
+        return orchestrating(shown_plan(fitted, case, frames, plan=plan), trained.policy)
 
     return Entrants(orchestration={name: orchestrate}, indifferent=frozenset({name}))
+
+
+def _tune(budget: TrainingBudget, fitted: FittedCluster, seed: int, progress: Progress) -> Entrants:
+    plan = tuned_plan(fitted, budget, seed, progress)
+
+    def orchestrate(case: EdgeCloud, frames: FrameConfig, _dispatch: Dispatch) -> Orchestrate:
+        return planned(fitted.as_known(case), learned_forecast(fitted.edge, fitted.tables), frames, plan)
+
+    return Entrants(orchestration={PLANNED_TUNED: orchestrate}, indifferent=frozenset({PLANNED_TUNED}))
+
+
+def _correct_tuned(budget: TrainingBudget, fitted: FittedCluster, seed: int, progress: Progress) -> Entrants:
+    plan = tuned_plan(fitted, budget, seed, progress)
+    return _changing(
+        GPG_TUNED, fitted, train_orchestration("gpg", fitted, budget, seed, progress, plan=plan), plan
+    )
 
 
 def _learn_both(

@@ -4,7 +4,7 @@ from collections.abc import Collection
 from typing import Any
 
 from evaluation.problems.orchestration.bench import Pair
-from evaluation.problems.orchestration.references import LOOKAHEAD, PLANNED
+from evaluation.problems.orchestration.references import LOOKAHEAD, PLANNED, PLANNED_TUNED
 from evaluation.problems.orchestration.rivals import CENTRAL_RULE
 from offline_rl.contract import EXPECTED_ON_TIME
 from offline_rl.recipes.slot_learners import dispatchers, orchestrators, trained_together
@@ -31,9 +31,15 @@ RIVAL_PAIRS = (
 """What the papers lack: the strongest rule from logs, and orchestrators that plan with the log's tables or the twin."""
 QUICK_PAIRS = (*BASELINE_PAIRS, *RIVAL_PAIRS[:6])
 """Every lookahead is a simulator more to compile, so the quick form keeps one."""
+GPG_TUNED = "gpg_tuned"
+"""GPG that corrects the tuned plan."""
 LEARNED_PAIRS = (
     *(Pair(name, PLANNED) for name in dispatchers()),
     *(Pair(EXPECTED_ON_TIME, name) for name in orchestrators()),
+    Pair(EXPECTED_ON_TIME, PLANNED_TUNED),
+    Pair(CENTRAL_RULE, PLANNED_TUNED),
+    Pair("least_loaded", PLANNED_TUNED),
+    Pair(EXPECTED_ON_TIME, GPG_TUNED),
     Pair("residual", "gpg"),
     Pair("least_loaded", "gpg"),
     Pair("cmmac", "hpa"),
@@ -76,7 +82,7 @@ APART = {name: name_of(Pair(*sides)) for name, (sides, _) in trained_together().
 
 def trained_sides(pair: Pair) -> tuple[str, ...]:
     """Those sides of a pair that are trained."""
-    trained = {*dispatchers(), *orchestrators(), *trained_together()}
+    trained = {*dispatchers(), *orchestrators(), *trained_together(), PLANNED_TUNED, GPG_TUNED}
     return tuple(side for side in dict.fromkeys(pair) if side in trained)
 
 

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from logs_schema.errors import ConfigError
 
-ORCHESTRATION_CODE = 6
+ORCHESTRATION_CODE = 7
 """Raised when code changes what a training makes."""
 COPIES = 8
 """Streams of a block that meets the same requests."""
@@ -33,6 +33,7 @@ class TrainingBudget:
         num_frames: Length of an orchestrator's trajectories, and of those that both sides share.
         num_slots: Length of a dispatcher's.
         num_warm_up_slots: Before them, others dispatch, better in some streams than in others.
+        num_plans: Plans that are tried to tune the planned deployment, a power of two; 0 leaves it as it stands.
         num_trial_frames: Frames of the twin in which what was trained is tried beside the rules it began as.
         delay_s: Seconds that decisions come late if one place, which sees every node in full, dispatches for all access
             points: the rule and what is trained are tried there, too. None: access points dispatch.
@@ -44,6 +45,7 @@ class TrainingBudget:
     num_frames: int = 16
     num_slots: int = 300
     num_warm_up_slots: int = 200
+    num_plans: int = 32
     num_trial_frames: int = 40
     delay_s: float | None = None
 
@@ -65,6 +67,10 @@ class TrainingBudget:
                 raise ConfigError(
                     f"{name} = {getattr(self, name)}", where="[orchestration]", allowed=f"at least {limit}"
                 )
+        if self.num_plans < 0 or self.num_plans & (self.num_plans - 1):
+            raise ConfigError(
+                f"num_plans = {self.num_plans}", where="[orchestration]", allowed="0, 1, 2, 4, 8, ..."
+            )
         if self.num_streams % COPIES:
             raise ConfigError(
                 f"num_streams = {self.num_streams}", where="[orchestration]", allowed=f"multiples of {COPIES}"
@@ -78,6 +84,12 @@ class TrainingBudget:
 
 
 QUICK_BUDGET = TrainingBudget(
-    num_updates=4, num_streams=16, num_frames=8, num_slots=120, num_warm_up_slots=40, num_trial_frames=8
+    num_updates=4,
+    num_streams=16,
+    num_frames=8,
+    num_slots=120,
+    num_warm_up_slots=40,
+    num_plans=4,
+    num_trial_frames=8,
 )
 """To see that everything works; what it trains is worth little."""

@@ -1,12 +1,14 @@
 """What is trained in a twin of slot mode: a dispatcher or an orchestrator at a time, or both in one trajectory.
 
 Apart, the other side is a rule: dispatchers learn in slots under the planned deployment, orchestrators in frames over
-the expected on-time rule, from the planned deployment, which they correct. Streams begin at times spread over the day;
-those of dispatchers at different loads, after a warm-up under other dispatchers, better and worse ones. Orchestrators
-learn from blocks of streams that meet the same requests, and so do both sides in one trajectory, which begins empty.
+the expected on-time rule, from the planned deployment, which they correct; its numbers may have been tuned before.
+Streams begin at times spread over the day; those of dispatchers at different loads, after a warm-up under other
+dispatchers, better and worse ones. Orchestrators learn from blocks of streams that meet the same requests, and so do
+both sides in one trajectory, which begins empty.
 """
 
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -22,9 +24,11 @@ from offline_rl.orchestration.stepwise_actor import StepwiseActor, StepwiseConfi
 from offline_rl.recipes.slot_learners import SMALL, DispatchLearner, dispatchers, orchestrators
 from offline_rl.rules.orchestration.expected_on_time import dispatch_rule, rule_params
 from offline_rl.rules.orchestration.planned import ADVICE, PlannedConfig, planned
+from offline_rl.rules.orchestration.tuned_plan import PlanTuning, numbers_of, tune_plan, with_numbers
 from offline_rl.selecting import train_kept
 from offline_rl.together import group_example, together
 from offline_rl.training_loop import in_twin
+from twin.arrays import kept_arrays
 from twin.contracts import Array, Policy, Problem, PyTree
 from twin.environment import environment
 from twin.orchestration.centralised import in_full, late
@@ -84,12 +88,13 @@ def train_dispatch(
     seed: int,
     progress: Progress,
     keep: Path | None = None,
+    plan: PlannedConfig = ADVICE,
 ) -> TrainedDispatch:
     """One of `dispatchers`, trained in slots under the planned deployment; `keep`: folder for what is not finished."""
     edge, begin_s = fitted.edge, _begins(fitted, budget.num_streams)
     learner, delay_s = _dispatch_learner(name, dispatch_example(fitted), fitted, budget)
     problem, chance = _as_late(delay_s, slot_problem(edge), learned_chance(edge, fitted.tables, begin_s))
-    system = environment(problem, slot_response(edge, chance, _planned_by_slots(fitted, begin_s)))
+    system = environment(problem, slot_response(edge, chance, _planned_by_slots(fitted, plan, begin_s)))
     system = warmed(system, _unevenly(fitted, budget.num_streams), budget.num_warm_up_slots)
     with progress.stage(f"train {name}, seed {seed}"):
         experience = in_twin(system, budget.num_slots, (budget.num_streams,))
@@ -140,9 +145,12 @@ def _unevenly(fitted: FittedCluster, num_streams: int) -> Dispatch:
     return dispatch
 
 
-def _planned_by_slots(fitted: FittedCluster, begin_s: Array) -> Orchestrator:
+def _planned_by_slots(fitted: FittedCluster, plan: PlannedConfig, begin_s: Array) -> Orchestrator:
     """The planned deployment as slots ask for it: it reads the clock, the nodes and the deployment alone."""
-    forecast, by_forecast = learned_forecast(fitted.edge, fitted.tables), PlannedConfig(follows=False)
+    forecast, by_forecast = (
+        learned_forecast(fitted.edge, fitted.tables),
+        replace(plan, follows=False, draws=True),
+    )
     rule = planned(fitted.edge, forecast, fitted.frames, by_forecast, begin_s)
 
     def orchestrate(key: Array, state: SlotState) -> Orchestration:
@@ -161,6 +169,7 @@ def train_orchestration(
     seed: int,
     progress: Progress,
     keep: Path | None = None,
+    plan: PlannedConfig = ADVICE,
 ) -> TrainedOrchestration:
     """One of `orchestrators`: it corrects the planned deployment, in frames over the expected on-time rule; `keep`:
     folder for what is not finished."""
@@ -171,7 +180,7 @@ def train_orchestration(
     network = corrected_plan(fitted, learner.network)
     algorithm = learner.algorithm(network)
     system = environment(
-        shown_plan(fitted, edge, frames, begin_s, learner.worth),
+        shown_plan(fitted, edge, frames, begin_s, learner.worth, plan),
         frame_response(edge, _in_blocks(fitted, budget.num_streams), dispatch, frames),
     )
     with progress.stage(f"train {name}, seed {seed}"):
@@ -190,13 +199,14 @@ def train_both(
     seed: int,
     progress: Progress,
     keep: Path | None = None,
+    plan: PlannedConfig = ADVICE,
 ) -> tuple[TrainedDispatch, TrainedOrchestration]:
-    """One of `dispatchers` and one of `orchestrators`, as `budget.training` says, on the same number of slots; `keep`:
-    folder for what is not finished."""
+    """One of `dispatchers` and one of `orchestrators`, which corrects `plan`, as `budget.training` says, on the same
+    number of slots; `keep`: folder for what is not finished."""
     if budget.training == SEPARATE:
         return (
-            train_dispatch(dispatcher, fitted, budget, seed, progress, keep),
-            train_orchestration(orchestrator, fitted, budget, seed, progress, keep),
+            train_dispatch(dispatcher, fitted, budget, seed, progress, keep, plan),
+            train_orchestration(orchestrator, fitted, budget, seed, progress, keep, plan),
         )
     edge, frames, changes = fitted.edge, fitted.frames, orchestrators()[orchestrator]
     begin_s = jnp.repeat(_begins(fitted, budget.num_streams // COPIES), COPIES)
@@ -204,7 +214,7 @@ def train_both(
     example = example_of(joint_environment(edge, usual, frames, None, shown_plan(fitted, edge, frames)))
     dispatch, delay_s = _dispatch_learner(dispatcher, group_example(example, DISPATCH), fitted, budget)
     slots, chance = _as_late(delay_s, slot_problem(edge), _in_blocks(fitted, budget.num_streams))
-    shown = shown_plan(fitted, edge, frames, begin_s, changes.worth)
+    shown = shown_plan(fitted, edge, frames, begin_s, changes.worth, plan)
     network = corrected_plan(fitted, changes.network)
     both = {DISPATCH: dispatch.algorithm, ORCHESTRATE: changes.algorithm(network)}
     turn = UPDATES_PER_TURN if budget.training == ALTERNATING else None
@@ -228,6 +238,23 @@ def train_both(
     )
 
 
+def tuned_plan(
+    fitted: FittedCluster, budget: TrainingBudget, seed: int, progress: Progress, keep: Path | None = None
+) -> PlannedConfig:
+    """The plan tuned in the twin, or as it stands where none are tried; `keep`: folder for what
+    is not finished."""
+    if budget.num_plans < 2:
+        return ADVICE
+
+    def tune() -> dict[str, np.ndarray]:
+        with progress.stage("tune the plan", unit="rounds") as stage:
+            found = tune_plan(jax.random.key(seed), fitted, PlanTuning(budget.num_plans), stage).config
+        return jax.tree.map(np.float64, numbers_of(found))
+
+    found = kept_arrays(None if keep is None else keep / "plan.npz", tune)
+    return with_numbers(jax.tree.map(float, found))
+
+
 def _file(keep: Path | None, name: str, seed: int) -> Path | None:
     """Where what is not finished of a training is kept."""
     return None if keep is None else keep / f"{name}-{seed}.npz"
@@ -247,6 +274,7 @@ def shown_plan(
     frames: FrameConfig,
     begin_s: float | Array = 0.0,
     worth: Callable[[FrameOutcome], Array] = on_time_share,
+    plan: PlannedConfig = ADVICE,
 ) -> Problem:
     """The orchestration problem of a cluster, in which seats see what the twin's forecast plans.
 
@@ -256,9 +284,10 @@ def shown_plan(
         frames: Of the problem.
         begin_s: Time of day at which the clock is zero.
         worth: Of a frame.
+        plan: Its numbers; without draws.
     """
-    plan = planned(case, learned_forecast(fitted.edge, fitted.tables), frames, ADVICE, begin_s=begin_s)
-    return advised(frame_problem(case, frames, worth), plan)
+    rule = planned(case, learned_forecast(fitted.edge, fitted.tables), frames, plan, begin_s=begin_s)
+    return advised(frame_problem(case, frames, worth), rule)
 
 
 def orchestrating(problem: Problem, policy: Policy) -> Orchestrate:

@@ -44,6 +44,7 @@ num_frames = 2
 num_slots = 40
 num_warm_up_slots = 10
 num_trial_frames = 2
+num_plans = 2
 """
 
 

@@ -35,7 +35,9 @@ from twin.orchestration.frame_config import FrameConfig
 
 SLOTS = SlotConfig(node_places=6, queue_places=8, slots_per_frame=20, image_mib_per_gib=20.0)
 FRAMES = FrameConfig(samples_per_frame=5)
-BUDGET = TrainingBudget(num_updates=1, num_streams=COPIES, num_frames=2, num_slots=20, num_warm_up_slots=2)
+BUDGET = TrainingBudget(
+    num_updates=1, num_streams=COPIES, num_frames=2, num_slots=20, num_warm_up_slots=2, num_plans=2
+)
 LEARNERS = learners(BUDGET)
 PLAYED = [name for name in LEARNERS if name not in {"kais_alternating", "kmps_alternating"}]
 """Every learner, and every way to train both sides, is among them."""

@@ -15,12 +15,15 @@ from offline_rl.orchestration.advice import advised_actor
 from offline_rl.orchestration.graph_encoder import GraphConfig
 from offline_rl.orchestration.stepwise_actor import StepwiseConfig
 from offline_rl.orchestration_export import Plan, _copy, _drawn, golden_frames
-from offline_rl.rules.orchestration.planned import ADVICE, planned
+from offline_rl.rules.orchestration.planned import ADVICE, PlannedConfig, planned
+from offline_rl.rules.orchestration.tuned_plan import numbers_of, with_numbers
 from offline_rl.runner.frame_plan import PlanNumbers, load_level, planned_changes, wanted_replicas
 from offline_rl.runner.frame_view import NOT_MEASURED, FrameView
 from offline_rl.runner.orchestrator import NUM_FRAMES, replay_frames
 from tests.evaluation.slot_runs import small_kais
+from twin.contracts import Array
 from twin.orchestration.frame_config import FrameConfig
+from twin.orchestration.frame_state import FrameState, Scaling
 
 SLOTS = SlotConfig(node_places=4, queue_places=6)
 TRUTH = instance(time_scaled(small_kais(2, 3), SLOTS, 0.6), SLOTS)
@@ -29,10 +32,20 @@ PLAN = Plan(TRUTH.public, FRAMES, true_forecast(TRUTH))
 SMALL = StepwiseConfig(GraphConfig(4, (4,)), hidden=(8, 4))
 
 
-def test_the_plan_in_numpy_asks_for_what_the_original_asks_for() -> None:
+@jax.jit
+def original_changes(numbers: dict[str, Array], state: FrameState) -> Scaling:
+    """What the original changes; its numbers are arguments, as where they are tuned."""
+    plan = with_numbers(numbers)
+    return planned(PLAN.edge, PLAN.forecast, FRAMES, plan)(jax.random.key(0), state)
+
+
+@pytest.mark.parametrize(
+    "plan", [ADVICE, replace(ADVICE, lead_frames=2.5, target=1.1, safety=1.6, backlog=0.1)]
+)
+def test_the_plan_in_numpy_asks_for_what_the_original_asks_for(plan: PlannedConfig) -> None:
     state, views = _drawn(PLAN, np.random.default_rng(1))
-    original = jax.jit(planned(PLAN.edge, PLAN.forecast, FRAMES, ADVICE))(jax.random.key(0), state)
-    tables = _copy({"params": {}}, PLAN, SMALL).tables
+    original = original_changes(numbers_of(plan), state)
+    tables = _copy({"params": {}}, PLAN._replace(numbers=plan), SMALL).tables
     asked = np.asarray(original.change)
     assert np.count_nonzero(asked) > NUM_FRAMES / 2  # it is no plan that asks for nothing
     for frame in range(NUM_FRAMES):

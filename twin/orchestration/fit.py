@@ -68,6 +68,10 @@ class FittedCluster(NamedTuple):
     frames: FrameConfig
     tables: ChanceTables
 
+    def as_known(self, case: EdgeCloud) -> EdgeCloud:
+        """A cluster of the same nodes and services, with the times and sizes of images that the log has."""
+        return case._replace(pull_s=self.edge.pull_s, pull_mib=self.edge.pull_mib)
+
 
 def fit_orchestration(
     archive: Archive, days: Sequence[dt.date], config: ChanceFitConfig | None = None

@@ -1,16 +1,42 @@
-"""The type of orchestrators, and what their rules look up: the largest lack, nodes that can host, nodes that do."""
+"""The type of orchestrators, their runs, and what rules look up: the largest lack, nodes that can host or do."""
 
 from collections.abc import Callable
 
 import jax
 import jax.numpy as jnp
 
-from twin.contracts import Array
+from twin.contracts import Array, EnvironmentState, Response, Streams
+from twin.environment import environment
+from twin.orchestration.counts import Counts
 from twin.orchestration.edge_cloud import EdgeCloud
+from twin.orchestration.frame_config import FrameConfig
 from twin.orchestration.frame_state import FrameState, Scaling
+from twin.orchestration.frames import frame_problem
 
 Orchestrate = Callable[[Array, FrameState], Scaling]
 """(key, state) -> the changes of the frame, leaves [H, *streams]."""
+
+
+def played_frames(
+    key: Array,
+    case: EdgeCloud,
+    frames: FrameConfig,
+    response: Response,
+    orchestrate: Orchestrate,
+    num_frames: int,
+    streams: Streams,
+) -> Counts:
+    """Totals [*streams] at the end of so many frames from the beginning of `response`, a `frame_response`."""
+    system = environment(frame_problem(case, frames), response)
+
+    def frame(state: EnvironmentState, key: Array) -> tuple[EnvironmentState, None]:
+        key_rule, key_frame = jax.random.split(key)
+        return system.step(key_frame, state, orchestrate(key_rule, state.problem))[0], None
+
+    key_reset, key_frames = jax.random.split(key)
+    keys = jax.random.split(key_frames, num_frames)
+    counts: Counts = jax.lax.scan(frame, system.reset(key_reset, streams), keys)[0].problem.counts
+    return counts
 
 
 def any_largest(key: Array | None, score: Array, allowed: Array) -> tuple[Array, Array]:

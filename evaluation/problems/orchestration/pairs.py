@@ -5,8 +5,7 @@ from functools import partial
 
 import jax
 
-from twin.contracts import Array, EnvironmentState, Streams
-from twin.environment import environment
+from twin.contracts import Array, Streams
 from twin.orchestration.centralised import late
 from twin.orchestration.chance import Chance
 from twin.orchestration.counts import Counts
@@ -14,8 +13,7 @@ from twin.orchestration.edge_cloud import EdgeCloud
 from twin.orchestration.frame_config import FrameConfig
 from twin.orchestration.frame_mechanics import Dispatch, frame_response
 from twin.orchestration.frame_state import FrameState, Scaling
-from twin.orchestration.frames import frame_problem
-from twin.orchestration.orchestrator import Orchestrate
+from twin.orchestration.orchestrator import Orchestrate, played_frames
 from twin.orchestration.slots import SlotState
 
 PairProgram = Callable[..., Counts]
@@ -51,14 +49,6 @@ def pair_program(
             return jax.lax.switch(rule_kind, [partial(one, key, state) for one in rules])
 
         response = frame_response(case, late(chance, delay_s), dispatch, frames)
-        system = environment(frame_problem(case, frames), response)
-
-        def frame(state: EnvironmentState, key: Array) -> tuple[EnvironmentState, None]:
-            key_rule, key_frame = jax.random.split(key)
-            return system.step(key_frame, state, orchestrate(key_rule, state.problem))[0], None
-
-        key_reset, key_frames = jax.random.split(key)
-        keys = jax.random.split(key_frames, num_frames)
-        return jax.lax.scan(frame, system.reset(key_reset, streams), keys)[0].problem.counts
+        return played_frames(key, case, frames, response, orchestrate, num_frames, streams)
 
     return jax.jit(run)

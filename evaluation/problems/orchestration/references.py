@@ -26,6 +26,8 @@ from twin.orchestration.orchestrator import Orchestrate
 PLANNED, LOOKAHEAD = "planned", "lookahead"
 REFERENCES = (PLANNED, LOOKAHEAD)
 """Names of what plans ahead: in a bench with the truth's tables, elsewhere with a log's."""
+PLANNED_TUNED = "planned_tuned"
+"""The planned deployment, its numbers tuned in a twin."""
 PLANS = (
     PlannedConfig(),
     PlannedConfig(lead_frames=3.0),

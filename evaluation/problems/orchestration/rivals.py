@@ -29,7 +29,7 @@ def rivals(fitted: FittedCluster) -> Entrants:
 
     def planner(name: str) -> Callable[[EdgeCloud, FrameConfig, Dispatch], Orchestrate]:
         def make(case: EdgeCloud, frames: FrameConfig, dispatch: Dispatch) -> Orchestrate:
-            model = case._replace(pull_s=fitted.edge.pull_s, pull_mib=fitted.edge.pull_mib)
+            model = fitted.as_known(case)
 
             level = load_levels(model, forecast)
 

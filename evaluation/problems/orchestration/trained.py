@@ -1,12 +1,13 @@
 """The product of a training of dispatcher and orchestrator: its networks, and its pair in comparisons."""
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import jax
 
 from evaluation.problems.orchestration.bench import STATIC, Entrants, Pair
-from evaluation.problems.orchestration.references import PLANNED
+from evaluation.problems.orchestration.references import PLANNED, PLANNED_TUNED
 from evaluation.problems.orchestration.rivals import CENTRAL, CENTRAL_RULE, central_rivals
 from logs_schema.product import read_manifest
 from offline_rl.networks import near_best_policy
@@ -14,6 +15,8 @@ from offline_rl.orchestration.stepwise_actor import stepwise_policy
 from offline_rl.recipes.slot_learners import RESIDUAL, RESIDUAL_CENTRAL, residual
 from offline_rl.recipes.slot_training import corrected_plan, dispatch_example, orchestrating, shown_plan
 from offline_rl.rules.orchestration.expected_on_time import RULE_MARGIN, rule_params
+from offline_rl.rules.orchestration.planned import PlannedConfig, planned
+from offline_rl.rules.orchestration.tuned_plan import with_numbers
 from twin.arrays import load_arrays
 from twin.contracts import PyTree
 from twin.orchestration.centralised import centrally
@@ -21,6 +24,7 @@ from twin.orchestration.edge_cloud import EdgeCloud
 from twin.orchestration.fit import FittedCluster
 from twin.orchestration.frame_config import FrameConfig
 from twin.orchestration.frame_mechanics import Dispatch, observing
+from twin.orchestration.learned import learned_forecast
 from twin.orchestration.orchestrator import Orchestrate
 from twin.orchestration.persistence import load_fitted
 
@@ -58,6 +62,11 @@ class TrainedPair(NamedTuple):
         return not LEARNED.isdisjoint(self.pair)
 
 
+def plan_of_training(extra: Mapping[str, Any]) -> PlannedConfig:
+    """The plan that a training's orchestrator is, or corrects; `extra` from the product's manifest."""
+    return with_numbers(extra.get("plan", {}))
+
+
 def read_networks(policy: Path, fitted: FittedCluster) -> tuple[KeptNetwork, KeptNetwork]:
     """Dispatcher and orchestrator of a training's product."""
     key = jax.random.key(0)
@@ -72,7 +81,7 @@ def read_networks(policy: Path, fitted: FittedCluster) -> tuple[KeptNetwork, Kep
 def trained_pair(policy: Path) -> TrainedPair:
     """The pair that a training has chosen, and those of its sides that are no rules."""
     fitted, extra = load_fitted(policy), read_manifest(policy, "policy").extra
-    pair, delay_s = Pair(*extra["chosen"].split("+")), extra.get("delay_s")
+    pair, delay_s, plan = Pair(*extra["chosen"].split("+")), extra.get("delay_s"), plan_of_training(extra)
     dispatcher, orchestrator = read_networks(policy, fitted)
     dispatches = near_best_policy(dispatcher.network, dispatcher.params, RULE_MARGIN)
     changes = stepwise_policy(orchestrator.network, orchestrator.params, draws=False)
@@ -81,12 +90,19 @@ def trained_pair(policy: Path) -> TrainedPair:
         return (centrally if pair.dispatch in IN_ONE_PLACE else observing)(case, dispatches)
 
     def orchestrate(case: EdgeCloud, frames: FrameConfig, _dispatch: Dispatch) -> Orchestrate:
-        model = case._replace(pull_s=fitted.edge.pull_s, pull_mib=fitted.edge.pull_mib)
-        return orchestrating(shown_plan(fitted, model, frames), changes)
+        return orchestrating(shown_plan(fitted, fitted.as_known(case), frames, plan=plan), changes)
+
+    def by_plan(case: EdgeCloud, frames: FrameConfig, _dispatch: Dispatch) -> Orchestrate:
+        forecast = learned_forecast(fitted.edge, fitted.tables)
+        return planned(fitted.as_known(case), forecast, frames, plan)
 
     entrants = Entrants(
         {pair.dispatch: dispatch} if pair.dispatch in LEARNED else {},
-        {GPG: orchestrate} if pair.orchestration == GPG else {},
+        {
+            name: rule
+            for name, rule in ((GPG, orchestrate), (PLANNED_TUNED, by_plan))
+            if name == pair.orchestration
+        },
         delay_s={} if delay_s is None else {RESIDUAL_CENTRAL: delay_s},
     )
     if delay_s is None:

@@ -1,5 +1,7 @@
 """A dispatcher and an orchestrator for a cluster: each trained in its twin from a rule, kept where it surely beats it.
 
+The numbers of the planned deployment are tuned in the twin first; what is learned corrects the tuned plan.
+
 The product holds both policies' parameters and the twin's tables, which both of them read.
 """
 
@@ -15,7 +17,7 @@ from evaluation.comparison.bootstrap import Estimate
 from evaluation.comparison.products import trained_in
 from evaluation.comparison.seeds import over_seeds
 from evaluation.problems.orchestration.pairs import pair_program
-from evaluation.problems.orchestration.references import PLANNED
+from evaluation.problems.orchestration.references import PLANNED, PLANNED_TUNED
 from evaluation.problems.orchestration.rivals import CENTRAL_RULE
 from evaluation.problems.orchestration.trained import (
     DISPATCHER,
@@ -23,6 +25,7 @@ from evaluation.problems.orchestration.trained import (
     IN_ONE_PLACE,
     LEARNED,
     ORCHESTRATOR,
+    plan_of_training,
     read_networks,
 )
 from logs_schema.product import read_manifest
@@ -39,9 +42,11 @@ from offline_rl.recipes.slot_training import (
     orchestrating,
     shown_plan,
     train_both,
+    tuned_plan,
 )
 from offline_rl.rules.orchestration.expected_on_time import RULE_MARGIN, dispatch_rule, rule_params
-from offline_rl.rules.orchestration.planned import ADVICE, planned
+from offline_rl.rules.orchestration.planned import ADVICE, PlannedConfig, planned
+from offline_rl.rules.orchestration.tuned_plan import numbers_of
 from twin.arrays import save_arrays
 from twin.orchestration.centralised import centrally
 from twin.orchestration.fit import FittedCluster
@@ -62,9 +67,10 @@ def build_policy(
     Killed and called again with the same `keep`, a folder for what is not finished, training goes on from there.
     """
     learner = RESIDUAL if budget.delay_s is None else RESIDUAL_CENTRAL
-    dispatch, orchestration = train_both(learner, GPG, fitted, budget, seed, progress, keep)
+    plan = tuned_plan(fitted, budget, seed, progress, keep)
+    dispatch, orchestration = train_both(learner, GPG, fitted, budget, seed, progress, keep, plan)
     with progress.stage("try in the twin"):
-        tried = tried_pairs(fitted, dispatch, orchestration, budget.num_trial_frames)
+        tried = tried_pairs(fitted, dispatch, orchestration, plan, budget.num_trial_frames)
     best = chosen_pair(tried)
     dispatcher, orchestrator = best.split("+")
     key = jax.random.key(seed)  # what is not trained is the rule itself
@@ -82,6 +88,7 @@ def build_policy(
         "chosen": best,
         "gain_at_least": _gain(tried, best, next(iter(tried))).low,
         "seed": seed,
+        "plan": numbers_of(ADVICE if orchestrator == PLANNED else plan),
     }
     return found | ({} if budget.delay_s is None else {"delay_s": budget.delay_s})
 
@@ -111,9 +118,16 @@ def _gain(tried: Mapping[str, np.ndarray], name: str, over: str) -> Estimate:
 
 
 def tried_pairs(
-    fitted: FittedCluster, dispatch: TrainedDispatch, orchestration: TrainedOrchestration, num_frames: int
+    fitted: FittedCluster,
+    dispatch: TrainedDispatch,
+    orchestration: TrainedOrchestration,
+    plan: PlannedConfig,
+    num_frames: int,
 ) -> dict[str, np.ndarray]:
-    """Pair -> [runs] share of requests answered in time in frames of the twin; first the rules of access points."""
+    """Pair -> [runs] share of requests answered in time in frames of the twin; first the rules of access points.
+
+    `plan` is what the orchestrator corrects; it is tried itself where it is not the plan as it stands.
+    """
     edge, frames, delay_s = fitted.edge, fitted.frames, dispatch.delay_s
     corrected = stepwise_policy(orchestration.network, orchestration.state.actor, draws=False)
     dispatchers = {EXPECTED_ON_TIME: observing(edge, dispatch_rule(fitted))}
@@ -125,9 +139,11 @@ def tried_pairs(
         dispatchers[CENTRAL_RULE] = centrally(edge, dispatch_rule(fitted, delay_s))
         dispatchers[RESIDUAL_CENTRAL] = centrally(edge, dispatch.policy())
     begin_s = jnp.linspace(0.0, 0.8 * float(fitted.tables.day_s), NUM_TRIALS)
+    plans = {PLANNED: ADVICE} | ({} if plan == ADVICE else {PLANNED_TUNED: plan})
+    forecast = learned_forecast(edge, fitted.tables)
     orchestrators = {
-        PLANNED: planned(edge, learned_forecast(edge, fitted.tables), frames, ADVICE, begin_s=begin_s),
-        GPG: orchestrating(shown_plan(fitted, edge, frames, begin_s), corrected),
+        **{name: planned(edge, forecast, frames, one, begin_s=begin_s) for name, one in plans.items()},
+        GPG: orchestrating(shown_plan(fitted, edge, frames, begin_s, plan=plan), corrected),
     }
     program = pair_program(
         edge,
@@ -152,7 +168,7 @@ def export_bundle(out: Path, policy: Path, *, licence: str | None, replace: bool
     """Both policies of a training as a bundle; facts for the command."""
     manifest, fitted = read_manifest(policy, "policy"), load_fitted(policy)
     edge, extra = fitted.edge, manifest.extra
-    plan = Plan(edge, fitted.frames, learned_forecast(edge, fitted.tables))
+    plan = Plan(edge, fitted.frames, learned_forecast(edge, fitted.tables), plan_of_training(extra))
     dispatcher, orchestrator = (one.params for one in read_networks(policy, fitted))
     in_one_place = extra["chosen"].split("+")[0] in IN_ONE_PLACE
     facts = {
