@@ -126,6 +126,7 @@ def test_training_learns_where_work_is_quick():
     assert np.mean(ours_s) < 0.8 * np.mean(random_s)
 
 
+@pytest.mark.slow
 def test_a_training_that_is_killed_goes_on_to_the_same_bits(monkeypatch, tmp_path):
     """Killed while the solver answers, while it imitates and while it reinforces; the generator's state is kept."""
     monkeypatch.setattr(learning, "INSTANCES_PER_SAVE", 3)

@@ -132,6 +132,7 @@ def test_too_few_episodes_cannot_tell(monkeypatch):
     assert "3 units are fewer than 6" in gap.estimate.reason
 
 
+@pytest.mark.slow
 def test_the_log_plays_its_own_grants_and_who_asks_for_no_numbers_is_left_out(monkeypatch):
     """The training days had half a core at most and three replicas, the judged day has left both."""
     monkeypatch.setattr(comparing, "fit_application", roughly_fitted)

@@ -66,6 +66,7 @@ def followed(seed, per_replica, rows=1500):
     return found
 
 
+@pytest.mark.slow
 def test_of_an_autoscaler_that_grants_more_trees_correct_a_line_that_goes_on():
     log, other = followed(0, 12.0), followed(1, 9.0)
     forecaster = fit_forecaster(log, QUANTITY)
@@ -88,6 +89,7 @@ def test_what_the_log_has_never_seen_is_declined(forecaster):
     assert np.isnan(found.middle[5])
 
 
+@pytest.mark.slow
 def test_a_load_that_falls_because_answers_are_slow_gets_no_monotone_law():
     forecaster = fit_forecaster(arm(0, (5, 6), rows=300, closed=True), QUANTITY)
     assert forecaster.errors["monotone trees"] > 2.0 * forecaster.errors["trees"]
@@ -144,6 +146,7 @@ def test_inputs_hold_changes_but_not_over_gaps():
     np.testing.assert_allclose(changes[:4, 0], [0.0, 1.0, 0.0, 0.0], atol=1e-9)
 
 
+@pytest.mark.slow
 def test_the_laws_of_stations_stand_among_the_candidates():
     log = cut_out(made_log(1), slice(0, 200))
     truth = log.gateway[QUANTITY].copy()

@@ -46,6 +46,7 @@ def test_a_log_tells_scatter_from_drift():
     assert scatter(LOG)["rate_scatter"] == pytest.approx([0.0, 0.0], abs=1e-6)
 
 
+@pytest.mark.slow
 def test_calls_and_cores_in_use_scatter_in_the_twin_as_in_the_log(twin):
     ones = np.ones_like(twin.laws.work_s)
     laws = twin.laws._replace(rate_scatter=OF_RATE * ones, work_scatter=OF_WORK * ones)
@@ -60,6 +61,7 @@ def test_calls_and_cores_in_use_scatter_in_the_twin_as_in_the_log(twin):
     np.testing.assert_allclose(np.mean(rate, axis=1), asked * CALLS, rtol=0.01)
 
 
+@pytest.mark.slow
 def test_grants_as_logged_gain_nothing_and_fewer_of_them_are_told_apart(twin):
     limits = free_limits(2)
     load = logged_load(LOG, CONFIG, limits, typical_grants(LOG), 2)

@@ -16,6 +16,7 @@ from twin.autoscaling.scaling_log import read_scaling_log
 DAY_0 = dt.date(2024, 1, 1)
 
 
+@pytest.mark.slow
 def test_a_log_of_later_days_has_their_dates_and_the_load_that_the_application_has_by_then(tmp_path):
     app = application("chain")
     simulate_application(app, 1, "steady", 3, tmp_path / "log", first_day=DAY_0, interval_s=120.0, begin=29)

@@ -248,6 +248,7 @@ def test_an_objective_that_is_not_kept_is_told_with_what_could_be(objective_s, k
     assert len(told) == 3 + bool(words)
 
 
+@pytest.mark.slow
 def test_the_best_reachable_is_what_all_that_the_bounds_allow_keeps():
     """Alone at its station a request takes the floor of each call over the cores, and its tail is no shorter."""
     laws = fit_laws(LOG, LawsConfig(members=2))

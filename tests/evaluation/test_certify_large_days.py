@@ -25,6 +25,7 @@ def archive(tmp_path_factory: pytest.TempPathFactory) -> Archive:
     return Archive(path)
 
 
+@pytest.mark.slow
 def test_of_a_day_of_more_requests_than_are_looked_at_whole_windows_are_played_from_all_over_it(
     archive: Archive, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -162,6 +162,7 @@ def test_a_fit_of_few_updates_and_a_long_horizon_is_the_direct_estimate():
         assert found.value.low is None  # the scatter of states knows nothing of the fit
 
 
+@pytest.mark.slow
 def test_a_large_table_of_features_is_padded_to_blocks_and_predicted_by_them(monkeypatch):
     logged, _ = bandit(1100)
     whole = fitted_reward(logged, FIT)

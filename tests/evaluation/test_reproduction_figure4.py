@@ -104,6 +104,7 @@ def test_a_part_with_too_few_requests_is_named(log, how):
         simulate_parts(None, how, None, held, DayParts(preset("small").day_s, 40), 2, SilentProgress())
 
 
+@pytest.mark.slow
 def test_what_is_simulated_has_the_arguments_that_its_program_takes(how):
     """The program is traced, not compiled: everything in it is 1, so all requests start, and off their site."""
 

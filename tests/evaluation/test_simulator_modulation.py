@@ -187,6 +187,7 @@ def test_regimes_multiply_the_hidden_work_of_who_arrives_meanwhile_and_keep_its_
     assert same.mean() > 0.95, "neighbours share their regime"
 
 
+@pytest.mark.slow
 def test_a_logs_day_can_be_simulated_anew_with_its_own_hidden_changes():
     """They explain every run time and the bursts of the history, and are those of every stream that is given them."""
     world = queue(1, 0.001, constant(), requests_per_day=500.0)

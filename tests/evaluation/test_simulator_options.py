@@ -90,6 +90,7 @@ def crowding(start_s, end_s):
     return np.cumsum(change[np.lexsort((change, moments))]).max(initial=0)
 
 
+@pytest.mark.slow
 def test_every_request_ends_once_and_no_node_serves_more_than_it_may(everything):
     """The output of these is on its way for at least its time at full bandwidth; without that, places are counted."""
     today = conditions(EVERYTHING, 0)
@@ -116,6 +117,7 @@ def test_every_request_ends_once_and_no_node_serves_more_than_it_may(everything)
             assert crowding(fate.start_s[here], end_s - least_way_s) <= today.limit[index]
 
 
+@pytest.mark.slow
 def test_same_key_same_bits_whatever_days_stand_beside(everything):
     num_streams = everything.live.shape[1]
     keys = jax.random.split(jax.random.key(0), num_streams)[::-1]
@@ -127,6 +129,7 @@ def test_same_key_same_bits_whatever_days_stand_beside(everything):
             np.testing.assert_array_equal(before, after)
 
 
+@pytest.mark.slow
 @pytest.mark.slow
 def test_what_is_down_serves_nothing_and_comes_back_empty(first_come, everything):
     node = [one.name for one in SMALL.nodes].index(OUTAGE.node)
@@ -158,6 +161,7 @@ def test_inputs_wait_for_a_link_that_is_down(first_come):
     assert np.all(start_s >= WAN_DOWN.to_s)
 
 
+@pytest.mark.slow
 def test_hosting_rules_bind_behaviours_and_the_clusters_legality(first_come, everything):
     hosts = conditions(EVERYTHING, 0).hosts
     for rows in (first_come, everything):

@@ -59,6 +59,7 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return work
 
 
+@pytest.mark.slow
 def test_the_twin_learns_the_edges_and_passes(made: Path) -> None:
     with np.load(made / "twin" / "edges.npz") as found:
         for edge, name in enumerate(read_manifest(made / "twin").extra["nodes"]):
@@ -68,6 +69,7 @@ def test_the_twin_learns_the_edges_and_passes(made: Path) -> None:
     assert read_manifest(made / "twin.certificate").extra["verdict"] == "pass"
 
 
+@pytest.mark.slow
 def test_the_trained_policy_is_near_the_known_best_and_better_than_the_log(made: Path) -> None:
     comparison = load_comparison(made / "comparison")
     assert {one.name for one in comparison.policies} == {"ppo", "mine", "history", "best"}
@@ -83,6 +85,7 @@ def test_the_trained_policy_is_near_the_known_best_and_better_than_the_log(made:
             assert found.verdict.value == "better"
 
 
+@pytest.mark.slow
 def test_the_bundle_decides_as_the_best_does_away_from_where_edges_are_equal(made: Path) -> None:
     policy = load_network(made / "bundle")
     size_mib = np.array([0.3, 3.0, 30.0], np.float32)  # edges are equal at 1.1 and at 8 MiB

@@ -178,6 +178,7 @@ def accounted():
     return encoding, rows, cut_windows(rows, np.ones(rows.num_rows, bool), encoding, num_steps=30)
 
 
+@pytest.mark.slow
 def test_answers_are_fitted_on_the_discontent_of_the_log(accounted, tmp_path):
     encoding, rows, windows = accounted
     discontent = windows.request.discontent
@@ -201,6 +202,7 @@ def test_answers_are_fitted_on_the_discontent_of_the_log(accounted, tmp_path):
     assert (windows.request.ill_in_log[windows.valid()][refused] == 1.0).all()
 
 
+@pytest.mark.slow
 def test_a_twin_keeps_account_of_the_agents_that_asked(accounted):
     encoding, _, windows = accounted
     config = AnswerConfig(num_members=1, hidden=(2,))

@@ -154,6 +154,7 @@ def test_fates_move_to_those_of_the_loop(kind: str) -> None:
     assert np.isinf(start_s[1:]).all()
 
 
+@pytest.mark.slow
 def test_logged_decisions_and_works_are_the_log_again() -> None:
     """Windows carry what is left of the works of what runs as they begin; played with the logged works, every run that
     ends within them ends as it did."""

@@ -209,6 +209,7 @@ def test_of_many_nodes_fewer_requests_are_judged(archive: Archive, monkeypatch: 
     assert every.valid().sum() == whole.valid().sum()
 
 
+@pytest.mark.slow
 def test_what_a_clone_learns_from_is_the_log_without_what_a_critic_sees(archive: Archive) -> None:
     encoding = fit_encoding(archive, archive.days("requests")[:1])
     windows = encode_days(archive, encoding, archive.days("requests")[:1], num_steps=64)

@@ -96,6 +96,7 @@ def test_logged_repeats_do_not_come_where_nothing_fails():
         np.testing.assert_allclose(one, 100.0 * np.arange(6))
 
 
+@pytest.mark.slow
 def test_every_failure_draws_a_repeat_of_the_same_request_a_while_after_its_end():
     for one in arrivals_of(FAILED):
         first = one[one < 300.0]  # one after another: each comes after the end of the one before

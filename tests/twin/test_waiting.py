@@ -174,7 +174,8 @@ def test_the_array_code_agrees_with_the_loop(kind: str) -> None:
     agrees_with_the_loop(encoding, windows, np.maximum(windows.node, 0))
 
 
-@pytest.mark.parametrize("sleeps", [pytest.param(False, marks=pytest.mark.slow), True])
+@pytest.mark.slow
+@pytest.mark.parametrize("sleeps", [False, True])
 def test_whole_episodes_are_seen_and_decided_as_in_training(tmp_path: Path, sleeps: bool) -> None:
     encoding, windows = made_system()
     wakes = Wakes(np.linspace(0.5, 3.0, 4), np.array([7.0, 0.0, 30.0, 5.0])) if sleeps else None
