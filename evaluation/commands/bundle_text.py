@@ -14,6 +14,7 @@ from offline_rl.contract import RULES, PolicyContract
 from offline_rl.numpy_rules import MEANINGS, standing_in
 from offline_rl.runner import queue_rules
 from offline_rl.runner.cold_starts import ALWAYS_THERE
+from offline_rl.runner.frame_plan import PlanNumbers
 from offline_rl.runner.loading import Backend, load_network
 from offline_rl.runner.orchestrator import FACTS, NUM_FRAMES, load_orchestrator
 
@@ -56,7 +57,11 @@ def bundle_facts(
     beside: dict[str, Any] = {}
     if (folder / FACTS).is_file():
         orchestrator = load_orchestrator(folder)
-        beside = {"orchestrator": asdict(orchestrator.facts) | {"num_golden": NUM_FRAMES}}
+        plan = {"lead_s": orchestrator.tables.lead_s, **PlanNumbers(*orchestrator.tables.plan)._asdict()}
+        beside = {
+            "orchestrator": asdict(orchestrator.facts)
+            | {"plan": {name: float(value) for name, value in plan.items()}, "num_golden": NUM_FRAMES}
+        }
     return {
         "bundle": str(folder),
         "contract": asdict(policy.contract),
@@ -123,9 +128,19 @@ def _orchestrator(facts: Mapping[str, Any]) -> Section:
         ("nodes", _some(facts["nodes"])),
         ("services", _some(facts["services"])),
         ("access points", _some(facts["points"])),
+        ("plans", _plan(facts["plan"])),
         ("replayed", f"{facts['num_golden']} golden frames, by numpy: as the original"),
     ]
     return "the orchestrator beside it", ("", ""), rows
+
+
+def _plan(plan: Mapping[str, float]) -> str:
+    """The numbers of `offline_rl.rules.orchestration.planned.PlannedConfig`."""
+    return (
+        f"{plan['lead_s']:g} s ahead: busy / {plan['target']:.3g} + {plan['safety']:.3g} sqrt(busy) replicas, at most "
+        f"{plan['most_gib']:.4g} GiB of all; a request that waits counts {plan['backlog']:.2g}, "
+        f"the forecast as {plan['prior']:.2g} replicas times frames"
+    )
 
 
 def _what(facts: dict[str, Any]) -> Section:

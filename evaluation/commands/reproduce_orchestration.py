@@ -1,6 +1,7 @@
 """`schedtwin reproduce kais` and `schedtwin reproduce kmps`: dispatch and orchestration, evaluated in the truth."""
 
 from argparse import ArgumentParser, Namespace
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
@@ -47,7 +48,13 @@ def add_arguments(table: str, parser: ArgumentParser) -> None:
         "gpo_single_critic, planned_tuned, gpg_tuned; residual, kais or kmps with _joint or _alternating, both sides "
         "in one trajectory; or none (default: all; with --quick residual)",
     )
-    add_options(parser, TrainingBudget, updates="num_updates")
+    parser.add_argument(
+        "--untrained",
+        metavar="LIST",
+        type=words,
+        help="baselines and rivals that are judged, by the names of their rows (default: all; with --quick fewer)",
+    )
+    add_options(parser, TrainingBudget, updates="num_updates", plans="num_plans")
     parser.add_argument(
         "--figure",
         metavar="NAME",
@@ -70,6 +77,7 @@ def run(table: str, arguments: Namespace) -> int:
     from evaluation.reproduction.centralised import centralised
     from evaluation.reproduction.orchestration import QUICK_LEARNERS, OrchestrationConfig, quick, twin_of
     from evaluation.reproduction.orchestration_learners import learners
+    from evaluation.reproduction.orchestration_pairs import pairs_named
     from evaluation.reproduction.orchestration_repeats import repeated
     from evaluation.reproduction.showing_orchestration import as_tables
     from evaluation.simulator.world_files import chosen_world
@@ -77,6 +85,8 @@ def run(table: str, arguments: Namespace) -> int:
 
     config = OrchestrationConfig()
     config = given(quick(config) if arguments.quick else config, arguments)
+    if arguments.untrained:
+        config = replace(config, untrained=pairs_named(arguments.untrained, OrchestrationConfig().untrained))
     budget = given(QUICK_BUDGET if arguments.quick else TrainingBudget(), arguments)
     chosen = learners(budget, arguments.learned or (QUICK_LEARNERS if arguments.quick else None))
     worlds, out = partial(chosen_world, table, arguments.world), arguments.out

@@ -1,11 +1,12 @@
 """Which pairs of dispatcher and orchestrator KaiS and KMPS are compared by, and what the papers call them."""
 
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from typing import Any
 
 from evaluation.problems.orchestration.bench import Pair
 from evaluation.problems.orchestration.references import LOOKAHEAD, PLANNED, PLANNED_TUNED
 from evaluation.problems.orchestration.rivals import CENTRAL_RULE
+from logs_schema.errors import ConfigError
 from offline_rl.contract import EXPECTED_ON_TIME
 from offline_rl.recipes.slot_learners import dispatchers, orchestrators, trained_together
 
@@ -74,6 +75,17 @@ def name_of(pair: Pair) -> str:
     """A row's name: the papers', or both sides', or that of both where they were trained together."""
     both = "_and_".join(dict.fromkeys(pair))
     return NAMES.get(pair, both)
+
+
+def pairs_named(names: Sequence[str], pairs: Collection[Pair]) -> tuple[Pair, ...]:
+    """Those of some pairs whose rows have these names; ConfigError where there is none of a name."""
+    named = {name_of(pair): pair for pair in pairs}
+    for name in names:
+        if name not in named:
+            raise ConfigError(
+                f"there is no row {name!r}", where="reproduce --untrained", allowed=", ".join(named)
+            )
+    return tuple(named[name] for name in names)
 
 
 APART = {name: name_of(Pair(*sides)) for name, (sides, _) in trained_together().items()}

@@ -25,6 +25,8 @@ from logs_schema import Archive
 from logs_schema.product import read_manifest
 from logs_schema.progress import SilentProgress
 from offline_rl import load_network
+from offline_rl.rules.orchestration.tuned_plan import with_numbers
+from offline_rl.runner.orchestrator import load_orchestrator
 from tests.evaluation.test_slot_logs import LOG, WORLD
 from twin.contracts import PyTree
 from twin.orchestration.fit import fit_orchestration
@@ -165,10 +167,12 @@ def test_both_sides_are_trained_in_one_trajectory_where_it_is_asked_for(
 
 
 def test_what_dispatches_in_one_place_is_handed_over_as_that_and_compared_with_its_like(
-    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    chosen, config = "residual_central+planned", tmp_path / "settings.toml"
+    """And with a plan that was tuned."""
+    chosen, config = "residual_central+planned_tuned", tmp_path / "settings.toml"
     config.write_text(CONFIG + "delay_s = 0.5\n")
+    monkeypatch.setattr(training, "tuned_plan", lambda *_: with_numbers({"safety": 1.75}))
     monkeypatch.setattr(training, "chosen_pair", lambda tried: next(one for one in tried if one == chosen))
     words = ["train", str(folder / "twin"), "--force", "--out", str(tmp_path / "policy")]
     assert main([*words, "--config", str(config)]) == 0
@@ -181,6 +185,9 @@ def test_what_dispatches_in_one_place_is_handed_over_as_that_and_compared_with_i
     assert main(["export", str(tmp_path / "policy"), "--out", str(tmp_path / "bundle")]) == 0
     setting = load_network(tmp_path / "bundle").contract.setting
     assert (setting["view"], setting["delay_s"]) == ("full", 0.5)
+    assert load_orchestrator(tmp_path / "bundle").tables.plan[1] == 1.75
+    assert main(["inspect", str(tmp_path / "bundle")]) == 0
+    assert "1.75 sqrt(busy)" in " ".join(capsys.readouterr().out.split())
     words = ["compare", str(folder / "log"), str(folder / "twin"), str(tmp_path / "policy"), "--shifts", "0d"]
     assert main([*words, "--out", str(tmp_path / "with"), "--config", str(config)]) == 0
     told = json.loads((tmp_path / "with" / "comparison.json").read_text())

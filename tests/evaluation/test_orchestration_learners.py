@@ -20,7 +20,15 @@ from evaluation.problems.orchestration.training import chosen_pair
 from evaluation.reproduction import orchestration_repeats
 from evaluation.reproduction.orchestration import OrchestrationConfig, as_row_of_seeds
 from evaluation.reproduction.orchestration_learners import learners
-from evaluation.reproduction.orchestration_pairs import APART, LEARNED_PAIRS, NAMES, absent, name_of, pairs_of
+from evaluation.reproduction.orchestration_pairs import (
+    APART,
+    LEARNED_PAIRS,
+    NAMES,
+    absent,
+    name_of,
+    pairs_named,
+    pairs_of,
+)
 from evaluation.reproduction.orchestration_repeats import BEST_BASELINE, over_worlds, repeated
 from evaluation.simulator.slots import SlotConfig
 from evaluation.simulator.world import World
@@ -99,6 +107,16 @@ def test_every_name_of_the_papers_has_a_pair_and_what_is_missing_a_reason() -> N
         "residual_alternating": "residual_and_gpg",
     }
     assert {name_of(Pair(name, name)) for name in APART} == set(APART)
+
+
+def test_some_rows_are_chosen_by_name_and_unknown_ones_refused() -> None:
+    untrained = OrchestrationConfig().untrained
+    assert pairs_named(["lookahead", "greedy"], untrained) == (
+        Pair("expected_on_time", "lookahead"),
+        Pair("least_loaded", "static"),
+    )
+    with pytest.raises(ConfigError, match="no row 'gpg'"):
+        pairs_named(["gpg"], untrained)
 
 
 def test_who_is_unknown_is_refused_with_those_there_are() -> None:
