@@ -96,12 +96,22 @@ class PlacementLoop:
         """Settles every request whose fate is drawn, as at the end of a rollout."""
         self._move(math.inf)
 
-    def in_the_way(self, one: Request, runs: bool) -> bool:
-        """Whether a request on a node counts for the one in hand: all do where no queue goes before another."""
+    def in_the_way(self, one: Request, runs: bool, node: int) -> bool:
+        """Whether a request on a node counts for the one in hand: all do where no queue goes before another, and what
+        waits comes in order of arrival."""
+        if self.cluster.disciplines is not None and self.cluster.disciplines.of_node[node]:
+            own = self._key({**self.request, "arrival_s": self.clock_s}, node)
+            return runs or (one["key"] if "key" in one else self._key(one, node)) <= own
         ranks = self.cluster.priorities
         if ranks is None or ranks.rank[one["queue"]] <= ranks.rank[self.request["queue"]]:
             return True
         return runs and not ranks.preempts
+
+    def _key(self, one: Request, node: int) -> float:
+        """Whose is lower begins first, of those that wait on a node."""
+        orders = [one["arrival_s"], one["expected_run_s"], one["arrival_s"] + one["deadline_s"], -one["arrival_s"]]
+        assert self.cluster.disciplines is not None
+        return orders[self.cluster.disciplines.of_node[node]]
 
     def availability_s(self, node: int, passing: bool = True) -> float:
         """Time until those already on the node leave room for the request in hand, by their fates."""
@@ -110,7 +120,7 @@ class PlacementLoop:
         halfway = 0.5 if self.cluster.concurrency else 1.0
         passing |= bool(self.cluster.concurrency)
         for one in self.in_flight[node]:
-            if not self.in_the_way(one, one["fate"]["start_s"] <= self.clock_s):
+            if not self.in_the_way(one, one["fate"]["start_s"] <= self.clock_s, node):
                 continue
             start_s, finish_s = one["fate"]["start_s"], one["fate"]["finish_s"]
             if math.isinf(finish_s):
@@ -311,7 +321,8 @@ def carried_in(windows: Any, window: int) -> list[tuple[int, Request]]:
         one = {
             "decision": -2,
             "service": int(table.service[at]),
-            "queue": 0 if table.rank is None else int(table.rank[at]),
+            "queue": 0 if table.rank is None else int(np.nan_to_num(table.rank[at], posinf=0.0)),
+            "key": 0.0 if table.rank is None else float(table.rank[at]),
             "arrival_s": float(table.arrival_s[at]),
             "expected_run_s": float(table.expected_run_s[at]),
             "demand": [float(values[at]) for values in table.demand],

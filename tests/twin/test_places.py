@@ -145,7 +145,7 @@ def test_fates_are_those_of_the_loop(places: int) -> None:
         state = PlacementState(clock_s, request, zero, zero, fated, zero, zero, zero)  # type: ignore[arg-type]
         pending = PendingFates(room(state), *(zero for _ in range(4)))
         drawn = DrawnAnswers(~none, none, none, zero + 0.0, np.full((1, 1), work_s[row], np.float32))
-        drawn = cut_off(cluster, request, held_up(cluster, drawn, pending))
+        drawn = cut_off(cluster, request, held_up(cluster, drawn, pending, node))
         assert bool(drawn.dropped[0, 0]) == np.isinf(wanted_start_s[row])
         begin_s = clock_s + drawn.wait_s[0]
         if drawn.dropped[0, 0]:
@@ -187,9 +187,9 @@ def test_answers_count_works_from_the_tables_and_policies_run_times_from_what_wa
 def test_nodes_without_places_hold_nobody_up() -> None:
     cluster = replace(limited_cluster(1), places=())
     drawn = DrawnAnswers(*(np.zeros((1, 1)) for _ in DrawnAnswers._fields))
-    pending = PendingFates(*(np.ones((1, 1)) for _ in range(5)))
-    assert held_up(cluster, drawn, pending) is drawn
-    assert held_up(limited_cluster(1), drawn, pending).wait_s == 1.0
+    pending, node = PendingFates(*(np.ones((1, 1)) for _ in range(5))), jnp.zeros((1, 1), jnp.int32)
+    assert held_up(cluster, drawn, pending, node) is drawn
+    assert held_up(limited_cluster(1), drawn, pending, node).wait_s == 1.0
 
 
 def test_an_encoding_keeps_them_says_so_and_says_nothing_without_them() -> None:

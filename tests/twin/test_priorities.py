@@ -79,7 +79,7 @@ def test_an_encoding_keeps_them_and_says_nothing_without_them() -> None:
 
 def state_of(cluster: Cluster, begun: list[tuple[float, float, int, float]], rank: int) -> PlacementState:
     """One stream at 10 s: (start, finish, rank, cores) in the slots of the first node, a request of 2 cores in hand."""
-    table = empty_table(cluster.num_nodes, 8, (1,), True)
+    table = empty_table(cluster.num_nodes, 8, (1,), np.int32)
     start_s, finish_s, ranks, cores = (jnp.asarray(column) for column in zip(*begun, strict=True))
     here = (0, slice(len(begun)), 0)
     table = table._replace(

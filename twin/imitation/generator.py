@@ -204,7 +204,7 @@ def imitated_answers(
             uniforms = jax.lax.dynamic_index_in_dim(noise.uniforms, step, 1)
         answers = answers_given(encoding, config, parameters, inputs)
         drawn = sample_answer(answers, uniforms, unit_s, limits.beyond(pending))
-        drawn = cut_off(encoding.cluster, state.request, held_up(encoding.cluster, drawn, pending))
+        drawn = cut_off(encoding.cluster, state.request, held_up(encoding.cluster, drawn, pending, node))
         fate = as_fate(drawn, jnp.broadcast_to(state.clock_s[None], node.shape))
         return step + 1, fate
 

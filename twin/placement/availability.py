@@ -24,6 +24,7 @@ import jax.numpy as jnp
 
 from twin.contracts import Array
 from twin.placement.features import wakes_left_s
+from twin.placement.ranks import rank_in_hand
 from twin.placement.run_levels import usual_levels
 from twin.placement.types import COMPLETED, CORES, EMPTY, FAILED, Cluster, Leaf, PlacementState
 from twin.placement.waiting import TAKEN
@@ -155,8 +156,12 @@ def time_to_availability_s(
     here = _on(node)
     begins_s, ends_s, holds = _held(state, here)
     if cluster.priorities is not None:
-        own = cluster.priorities.of(state.request.queue, jnp)
+        own = rank_in_hand(cluster, state, node, jnp)
         holds &= cluster.priorities.counts(here(table.rank), own[None], begins_s <= clock)
+    elif cluster.disciplines is not None:
+        own = rank_in_hand(cluster, state, node, jnp)
+        waits_behind = (here(table.rank) > own[None]) & (begins_s > clock)
+        holds &= ~(waits_behind & cluster.disciplines.orders(node, jnp)[None])
     leaves_in_s = jnp.where(holds, jnp.maximum(ends_s - clock, 0.0), 0.0)
 
     shares, left = [], []

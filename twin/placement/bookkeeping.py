@@ -15,6 +15,7 @@ from logs_schema.errors import ConfigError
 from twin.contracts import Array, Outcome, Problem, PyTree, Records
 from twin.environment import beside
 from twin.placement.features import fits, observe, one_hot
+from twin.placement.ranks import rank_in_hand, rank_type
 from twin.placement.rewards import on_time_reward, response_reward
 from twin.placement.run_filter import cut, later, updated_levels
 from twin.placement.run_levels import (
@@ -69,7 +70,7 @@ class PlacementConfig:
     view: str = "summary"
 
 
-def empty_table(num_nodes: int, depth: int, streams: tuple[int, ...], has_ranks: bool = False) -> InFlight:
+def empty_table(num_nodes: int, depth: int, streams: tuple[int, ...], rank_type: type | None = None) -> InFlight:
     """A table of requests in flight with nothing in it; leaves [nodes, depth, *streams]."""
     shape = (num_nodes, depth, *streams)
     never = jnp.full(shape, jnp.inf, jnp.float32)
@@ -84,7 +85,7 @@ def empty_table(num_nodes: int, depth: int, streams: tuple[int, ...], has_ranks:
         mean_run_s=zero,
         service=jnp.zeros(shape, jnp.int32),
         demand=jnp.zeros((NUM_RESOURCES, *shape), jnp.float32),
-        rank=jnp.zeros(shape, jnp.int32) if has_ranks else None,
+        rank=None if rank_type is None else jnp.zeros(shape, rank_type),
     )
 
 
@@ -107,7 +108,8 @@ def tables_of(carried: Carried, num_nodes: int, depth: int) -> tuple[InFlight, F
         flat = flat.at[slot, at[None]].set(rows, mode="drop")
         return flat.reshape(leaf.shape)
 
-    table = empty_table(num_nodes, depth, streams, carried.request.rank is not None)
+    ranks = carried.request.rank
+    table = empty_table(num_nodes, depth, streams, None if ranks is None else ranks.dtype)
     named = {
         name: filed(getattr(table, name), getattr(carried.request, name))
         for name in InFlight._fields
@@ -174,7 +176,7 @@ def _enter(
     decision: Array,
 ) -> InFlight:
     """Files the seat's request under its slot of `node`, waiting."""
-    request, never, ranks = state.request, jnp.float32(jnp.inf), cluster.priorities
+    request, never, ranks = state.request, jnp.float32(jnp.inf), rank_in_hand(cluster, state, node[None], jnp)
     filed_s = filed_run_s(cluster, state, seat, node)
     return InFlight(
         decision=write(table.decision, position, decision),
@@ -186,7 +188,7 @@ def _enter(
         mean_run_s=write(table.mean_run_s, position, pair_run_s(cluster, state, seat, node, filed_s)),
         service=write(table.service, position, request.service[seat]),
         demand=write(table.demand, position, request.demand[:, seat]),
-        rank=None if ranks is None else write(table.rank, position, ranks.of(request.queue[seat], jnp)),
+        rank=None if ranks is None else write(table.rank, position, ranks[seat]),
     )
 
 
@@ -340,7 +342,7 @@ def placement(cluster: Cluster, config: PlacementConfig, *, age_s: Array | float
         streams = outcome.elapsed_s.shape
         table = observed_events.carried
         if table is None:
-            table = empty_table(num_nodes, config.depth, streams, cluster.priorities is not None)
+            table = empty_table(num_nodes, config.depth, streams, rank_type(cluster))
         zero = jnp.zeros((num_nodes, *streams), jnp.float32)
         overflow = jnp.zeros(streams, jnp.int32)
         levels = first_levels(cluster, observed_events, age_s) if cluster.dynamics.moves else None

@@ -27,14 +27,15 @@ from twin.placement.columns import (
     outcomes,
     refused,
 )
-from twin.placement.driving_out import may_be_driven_out
 from twin.placement.encoded_rows import EncodedRows as EncodedRows
 from twin.placement.encoded_rows import (
     discontent_of_rows,
     filed_run_s,
     last_ends_s,
     levels_at,
+    overtaken_rows,
     progress_of,
+    ranks_of_rows,
     table_run_s,
     tides_of,
     with_last_ends,
@@ -274,9 +275,7 @@ def cut_windows(
         filed_s=None if encoding.cluster.cold is None else filed_s[row].astype(np.float32),
         repeats=None if (found := encoding.cluster.repeats) is None else _repeats(rows, found)[row],
         think_s=_think_s(rows, usable)[place] if encoding.cluster.awaits else None,
-        driven_out=None
-        if (ranks := encoding.cluster.priorities) is None
-        else may_be_driven_out(ranks, rows.request.queue, rows.node, rows.arrival_s, rows.start_s)[row],
+        driven_out=overtaken_rows(rows, encoding.cluster)[row] if encoding.cluster.is_ranked else None,
         work_s=None if progress is None else _work_s(rows, progress)[row].astype(np.float32),
     )
 
@@ -362,9 +361,7 @@ def _carried(
         mean_run_s=number(table_run_s(rows, encoding, filed_s)[row], 0.0),
         service=code(rows.request.service[row], 0),
         demand=number(rows.request.demand[:, row], 0.0),
-        rank=None
-        if (ranks := encoding.cluster.priorities) is None
-        else code(ranks.of(rows.request.queue[row], np), 0),
+        rank=None if (ranks := ranks_of_rows(rows, row, origin_s, encoding.cluster)) is None else holds * ranks,
     )
     ended = code(np.where(status == UNKNOWN, COMPLETED, status), UNKNOWN)
     fate = Fate(

@@ -8,11 +8,14 @@ from logs_schema.calendar import DAY_S
 from twin.placement.cold_starts import filed_runs_s
 from twin.placement.crowding import crowded_runs, uncrowded
 from twin.placement.discontent import discontent_along, ill_in_log
+from twin.placement.driving_out import may_be_driven_out
 from twin.placement.encoding import Encoding
 from twin.placement.pace import HeldRuns, WorkProgress
+from twin.placement.ranks import rank_type, ranks
+from twin.placement.replanning import overtaken
 from twin.placement.run_filter import LoggedRuns, NodeLevel, levels_along, runs_of
 from twin.placement.tides import node_tides_along, tide_along
-from twin.placement.types import REJECTED, Requests
+from twin.placement.types import REJECTED, Cluster, Requests
 
 
 class EncodedRows(NamedTuple):
@@ -31,6 +34,24 @@ class EncodedRows(NamedTuple):
     def num_rows(self) -> int:
         """Number of requests."""
         return len(self.arrival_s)
+
+
+def ranks_of_rows(
+    rows: EncodedRows, row: np.ndarray, origin_s: np.ndarray, cluster: Cluster
+) -> np.ndarray | None:
+    """What rows [*batch, W] go by on the clocks of windows that begin at `origin_s` [W]; None where nothing is ranked."""
+    request = Requests(*(None if leaf is None else np.asarray(leaf)[..., row] for leaf in rows.request))
+    found = ranks(cluster, request, np.maximum(rows.node[row], 0), rows.arrival_s[row] - origin_s, np)
+    return None if found is None else np.asarray(found).astype(rank_type(cluster))
+
+
+def overtaken_rows(rows: EncodedRows, cluster: Cluster) -> np.ndarray:
+    """[rows] bool: whether a request that goes first, or drives out, came to the node before each began."""
+    node, arrival_s, start_s = rows.node, rows.arrival_s, rows.start_s
+    if cluster.disciplines is not None:
+        return overtaken(cluster.disciplines, rows.request, node, arrival_s, start_s)
+    assert cluster.priorities is not None
+    return may_be_driven_out(cluster.priorities, rows.request.queue, node, arrival_s, start_s)
 
 
 def levels_at(rows: EncodedRows, at_s: np.ndarray, encoding: Encoding, filed_s: np.ndarray) -> NodeLevel:

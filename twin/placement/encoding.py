@@ -32,6 +32,7 @@ from twin.placement.columns import (
     vocabulary,
 )
 from twin.placement.crowding import crowded_runs
+from twin.placement.disciplines import disciplines_of
 from twin.placement.hazards import fit_runs_and_hazards, run_log
 from twin.placement.naming import class_names, wants_classes
 from twin.placement.pace import fit_slowing, pace_of
@@ -64,7 +65,7 @@ COLUMNS = (
 _ARRAYS = {name for name, each in Cluster.__dataclass_fields__.items() if each.type is np.ndarray}
 _OTHERS: dict[str, Any] = {"site_of_node": np.int64, "is_cloud": np.bool_, "rules": np.bool_}
 _WHERE_FOUND = {
-    "scarce", "wakes", "hazard", "repeats", "awaits", "priorities", "pace", "in_order", "permits", "concurrency",
+    "scarce", "wakes", "hazard", "repeats", "awaits", "priorities", "disciplines", "pace", "in_order", "permits", "concurrency",
     "timeouts", "drops_late", "wait_limit_s", "places", "kinds_by",
 }  # fmt: skip
 """Fields that are written only where the log shows them."""
@@ -156,6 +157,7 @@ class Encoding:
         cluster["repeats"] = (repeats := cluster.get("repeats")) and Repeats(**repeats)
         cluster["timeouts"] = timeouts_of(cluster.get("timeouts"))
         cluster["priorities"] = priorities_of(cluster.get("priorities"))
+        cluster["disciplines"] = disciplines_of(cluster.get("disciplines"))
         cluster["concurrency"] = tuple(map(tuple, cluster.get("concurrency", ())))
         cluster["pace"] = pace_of(cluster.get("pace"))
         cluster["acceptance_of_agent"] = cluster["acceptance_of_agent"].reshape(-1, len(OFFER_KINDS))
@@ -249,7 +251,9 @@ def fit_encoding(
         priorities=priorities,
         pace=pace,
         timeouts=None if pace else timeouts,
-        **fit_waits(rows, queued, service, cluster, pace, by_class=by_class),
+        **fit_waits(
+            rows, queued, service, expected_s, cluster, pace, by_class=by_class, is_ranked=priorities is not None
+        ),
         agents=usual.agents,
         acceptance_of_agent=usual.of_agent,
         acceptance_of_scenario=usual.of_scenario,

@@ -20,7 +20,7 @@ from logs_schema.errors import ConfigError
 from logs_schema.settings import refuse_wrong_types
 from twin.contracts import Array, PyTree, Streams
 from twin.networks import MLP, apply
-from twin.placement import driving_out, paced_fates
+from twin.placement import driving_out, paced_fates, replanning
 from twin.placement.availability import PendingFates, pending_fates
 from twin.placement.discontent import AgentsServed, after_answers, discontent_of, nobody_served
 from twin.placement.encoding import Encoding
@@ -311,7 +311,7 @@ def learned_answers(
         if randomisation is not None and seeds is not None:
             on_wait, on_run = factors(randomisation, seeds, node, state.request.service)
             drawn = drawn._replace(wait_s=drawn.wait_s * on_wait, run_s=drawn.run_s * on_run)
-        drawn = cut_off(cluster, state.request, held_up(cluster, drawn, pending))
+        drawn = cut_off(cluster, state.request, held_up(cluster, drawn, pending, node))
         fate = as_fate(drawn, jnp.broadcast_to(state.clock_s[None], node.shape))
         if served is not None:
             served = after_answers(served, state.request, discontent, state.clock_s, fate, state.active)
@@ -320,9 +320,13 @@ def learned_answers(
     return with_moved_fates(cluster, Answers(init, answer, partial(pending_fates, cluster)))
 
 
-def held_up(cluster: Cluster, drawn: DrawnAnswers, pending: PendingFates) -> DrawnAnswers:
+def held_up(cluster: Cluster, drawn: DrawnAnswers, pending: PendingFates, node: Array) -> DrawnAnswers:
     """Drawn answers [*batch] of which none begins before there is a place, where nodes have few (`places`): a log that
-    hardly shows full nodes does not teach a network how long to wait."""
+    hardly shows full nodes does not teach a network how long to wait. Where a node does not start requests as they came
+    (`disciplines`), what waits begins the instant that it has room: else whoever is behind it would be first."""
+    if cluster.disciplines is not None:
+        waits = cluster.disciplines.orders(node, jnp) & (jnp.asarray(pending.availability_s) > 0.0)
+        return drawn._replace(wait_s=jnp.where(waits, pending.availability_s, drawn.wait_s))
     if not cluster.places:
         return drawn
     return drawn._replace(wait_s=jnp.maximum(drawn.wait_s, pending.availability_s))
@@ -352,6 +356,8 @@ def with_moved_fates(cluster: Cluster, answers: Answers) -> Answers:
         return answers._replace(moved_fates=moved, planned_fates=planned)
     if cluster.priorities is not None and cluster.priorities.preempts:
         return answers._replace(moved_fates=partial(driving_out.moved_fates, cluster))
+    if cluster.disciplines is not None:
+        return answers._replace(moved_fates=partial(replanning.moved_fates, cluster))
     return answers
 
 

@@ -218,7 +218,7 @@ def load_windows(path: Path, cluster: Cluster) -> Windows:
     requests = requests if cluster.reaction else requests._replace(discontent=None, ill_in_log=None)
     requests = requests if cluster.timeouts else requests._replace(run_limit_s=None)
     fate, table = Fate(*(0 for _ in Fate._fields)), InFlight(*(0 for _ in InFlight._fields))
-    table = table if cluster.priorities else table._replace(rank=None)
+    table = table if cluster.is_ranked else table._replace(rank=None)
     carried = Carried(0, 0, table, fate)
     structure = Windows(requests, 0, 0, 0, fate, carried, 0, 0, 0, NodeLevel(0, 0), 0)  # type: ignore[arg-type]
     if cluster.cold is not None:
@@ -227,7 +227,7 @@ def load_windows(path: Path, cluster: Cluster) -> Windows:
         structure = structure._replace(repeats=0)
     if cluster.awaits:
         structure = structure._replace(think_s=0)
-    if cluster.priorities is not None:
+    if cluster.is_ranked:
         structure = structure._replace(driven_out=0)
     if cluster.pace is not None:
         structure = structure._replace(work_s=0, carried=carried._replace(work_s=0))

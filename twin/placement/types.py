@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from twin.placement.cold_starts import ColdStarts
+from twin.placement.disciplines import Disciplines
 from twin.placement.pace import Pace
 from twin.placement.priorities import Priorities
 from twin.placement.run_filter import NodeLevel, RunDynamics
@@ -102,6 +103,8 @@ class Cluster:
             where the log does not show it, not.
         priorities: Queues whose requests go before those of others (see `priorities`); by default, and where the log
             does not show any, None.
+        disciplines: In which order nodes start what waits on them (see `disciplines`); by default, and where the log
+            shows none but that of arrival, None.
         pace: How fast runs go beside others (see `pace`); by default, and where the log does not show that it matters,
             None.
         in_order: Whether a request that waits holds up those behind it on its node (see `waiting`); by default, and
@@ -155,6 +158,7 @@ class Cluster:
     repeats: Repeats | None = None
     awaits: bool = False
     priorities: Priorities | None = None
+    disciplines: Disciplines | None = None
     pace: Pace | None = None
     in_order: bool = False
     permits: tuple[int, ...] = ()
@@ -163,6 +167,11 @@ class Cluster:
     drops_late: bool = False
     wait_limit_s: tuple[float, ...] = ()
     places: tuple[int, ...] = ()
+
+    @property
+    def is_ranked(self) -> bool:
+        """Whether some requests go before others that came earlier (see `ranks`)."""
+        return self.priorities is not None or self.disciplines is not None
 
     @property
     def limited(self) -> tuple[int, ...]:
@@ -230,7 +239,7 @@ class InFlight(NamedTuple):
     mean_run_s: Leaf  # how long it should run there, by the log and by the pair's runs before it was placed
     service: Leaf  # int32
     demand: Leaf
-    rank: Leaf = None  # int32, of its queue (see `priorities`); None where all are alike
+    rank: Leaf = None  # of its queue or by its node's discipline (see `ranks`); None where all are alike
 
 
 class Fate(NamedTuple):

@@ -24,6 +24,7 @@ import pyarrow as pa
 
 from twin.placement.columns import amount, outcomes
 from twin.placement.cross_validation import LEAST_GAIN, MIN_RUNS, clear_gain, stretches
+from twin.placement.disciplines import fit_disciplines
 from twin.placement.pace import Pace
 from twin.placement.patience import Patience, fit_patience
 from twin.placement.places import fit_places
@@ -76,20 +77,23 @@ def fit_waits(
     rows: pa.Table,
     held: QueuedRuns,
     service: np.ndarray,
+    expected_s: np.ndarray,
     cluster: Cluster,
     pace: Pace | None,
     *,
     by_class: bool,
+    is_ranked: bool,
 ) -> dict[str, Any]:
     """What requests of a log wait for beside cores, as fields of `Cluster`.
 
     Args:
         rows: `requests` in order of arrival.
         held: The same.
-        service: [rows] index.
+        service, expected_s: [rows] index, and run time that is expected.
         cluster: For capacities.
-        pace: How fast runs go; of nodes that share their cores places are told.
+        pace: How fast runs go; of nodes that share their cores places are told, of others disciplines.
         by_class: Whether nodes stand for classes of machines; of these only scarce resources are told, and patience.
+        is_ranked: Whether queues go before others; then that is the order of all nodes.
     """
     scarce = scarce_resources(rows, held.node, held.finish_s, cluster.capacity, cluster.limited)
     fields = {"scarce": scarce, **_patience(rows, held, service, cluster)._asdict()}
@@ -97,9 +101,12 @@ def fit_waits(
         return fields
     found = fit_waiting(held, service, cluster.capacity[0], len(cluster.services), scarce=bool(scarce))
     places: tuple[int, ...] = ()
+    demand = np.stack([amount(rows, name, float(r == 0)) for r, name in enumerate(RESOURCES)])
     if pace is not None and pace.shares:
-        demand = np.stack([amount(rows, name, float(r == 0)) for r, name in enumerate(RESOURCES)])
         places = fit_places(held, demand, cluster.capacity)
+    if pace is None and not is_ranked and not any(found):
+        deadline_s = amount(rows, "deadline_s", np.inf)
+        fields["disciplines"] = fit_disciplines(held, demand, expected_s, deadline_s, cluster.num_nodes)
     return {**fields, **found._asdict(), "places": places}
 
 

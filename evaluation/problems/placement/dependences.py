@@ -1,10 +1,13 @@
 """What a log shows that run times and answers depend on, beyond the tables of means, in words."""
 
+from collections import Counter
 from collections.abc import Sequence
 
 import numpy as np
 
+from logs_schema.errors import counted
 from offline_rl.runner.cold_starts import ALWAYS_THERE
+from twin.placement.disciplines import NAMES
 from twin.placement.reported_ends import ReportedEnds
 from twin.placement.run_habits import RunHabits
 from twin.placement.run_labels import RunLabels
@@ -115,6 +118,10 @@ def _waited_for(cluster: Cluster) -> list[str]:
     found = []
     if cluster.in_order:
         found.append("nodes that start requests in the order in which they came")
+    if (orders := cluster.disciplines) is not None:
+        count = Counter(orders.of_node)
+        of_each = ", ".join(f"{NAMES[order]} on {counted(count[order], 'node')}" for order in NAMES if count[order])
+        found.append(f"nodes that do not start requests in the order in which they came: {of_each}")
     if cluster.permits:
         limits = zip(cluster.services, cluster.permits, strict=True)
         of_each = ", ".join(f"{most} of {service}" for service, most in limits if most)
