@@ -204,8 +204,8 @@ def _overtaken(archive: Archive) -> Iterator[str]:
         yield (
             f"{num_overtaken / num_waited:.0%} of the requests of {archive.days(REQUESTS.name)[-1]} that waited began "
             "after later ones of the same queue, service and size on their node, as where nodes serve by priority or "
-            "by fair shares of users: twins know an order of queues alone (give what goes first as queue), and have "
-            "waits too short where others go before"
+            "by fair shares of users: twins know an order of queues (give what goes first as queue), and nodes that "
+            "start the shortest, the most urgent or the latest first, and have waits too short where others go before"
         )
 
 

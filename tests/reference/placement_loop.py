@@ -109,7 +109,12 @@ class PlacementLoop:
 
     def _key(self, one: Request, node: int) -> float:
         """Whose is lower begins first, of those that wait on a node."""
-        orders = [one["arrival_s"], one["expected_run_s"], one["arrival_s"] + one["deadline_s"], -one["arrival_s"]]
+        orders = [
+            one["arrival_s"],
+            one["expected_run_s"],
+            one["arrival_s"] + one["deadline_s"],
+            -one["arrival_s"],
+        ]
         assert self.cluster.disciplines is not None
         return orders[self.cluster.disciplines.of_node[node]]
 

@@ -1,4 +1,4 @@
-"""In which order nodes start what waits: read off a log, in the bookkeeping, and what a placement does to the others."""
+"""In which order nodes start what waits: read off a log, in the books, and what a placement does to the others."""
 
 from collections.abc import Callable
 from dataclasses import replace
@@ -60,7 +60,7 @@ class Log:
         return start_s
 
 
-def found_in(log: Log, order: int) -> Disciplines | None:
+def found_in(log: Log, order: int) -> tuple[Disciplines | None, int]:
     start_s, zero = log.starts_s(order), np.zeros(len(log.run_s), int)
     held = QueuedRuns(
         zero, zero, log.arrival_s, start_s, start_s + log.run_s, np.ones(len(zero)), zero
@@ -70,12 +70,12 @@ def found_in(log: Log, order: int) -> Disciplines | None:
 
 @pytest.mark.parametrize("order", [SHORTEST, DEADLINE, LATEST])
 def test_orders_are_read_off_who_starts_first(order: int) -> None:
-    assert found_in(Log(1, 1500), order) == Disciplines((order, ARRIVAL))
+    assert found_in(Log(1, 1500), order) == (Disciplines((order, ARRIVAL)), 0)
 
 
-@pytest.mark.parametrize("order", [ARRIVAL, pytest.param(4, id="chance")])
-def test_nothing_is_said_of_arrival_and_of_chance(order: int) -> None:
-    assert found_in(Log(1, 1500), order) is None
+@pytest.mark.parametrize(("order", "unordered"), [(ARRIVAL, 0), pytest.param(4, 1, id="chance")])
+def test_there_is_no_order_but_that_of_arrival_nor_in_chance(order: int, unordered: int) -> None:
+    assert found_in(Log(1, 1500), order) == (None, unordered)
 
 
 def ordered_cluster(order: int) -> Cluster:
@@ -90,7 +90,7 @@ def test_the_array_code_agrees_with_the_loop(order: int) -> None:
     encoding = made_encoding(ordered_cluster(order), reward="response")
     rows = made_rows(np.random.default_rng(3), encoding.cluster, 96)
     windows = cut_windows(rows, np.ones(rows.num_rows, bool), encoding, num_steps=48)
-    assert windows.driven_out is not None and windows.driven_out.any()
+    assert np.any(windows.driven_out)
     agrees_with_the_loop(encoding, windows, np.maximum(windows.node, 0))
 
 
@@ -154,4 +154,7 @@ def test_an_encoding_keeps_them_says_so_and_says_nothing_without_them() -> None:
     encoding = made_encoding(ordered_cluster(DEADLINE))
     assert Encoding.from_json(encoding.to_json()).cluster.disciplines == encoding.cluster.disciplines
     assert any("earliest deadline first on 1 node" in one for one in dependences_of(encoding.cluster))
-    assert "disciplines" not in made_encoding(made_cluster()).to_json()
+    unordered = replace(encoding.cluster, unordered=2)
+    assert any("2 nodes that mostly start others before" in one for one in dependences_of(unordered))
+    plain = made_encoding(made_cluster()).to_json()
+    assert not [name for name in ("disciplines", "unordered") if name in plain]

@@ -21,8 +21,9 @@ _OF_EDGE = tuple(name for name in EdgeCloud._fields if name not in ("config", "c
 _NAMES = ("node_names", "sites", "scenarios", "services", "queues", "agents", "knows_week")
 _DYNAMICS = "dynamics"
 _NEVER = (
-    "cold", "tide", "node_tide", "reaction", "scarce", "wakes", "hazard", "repeats", "awaits", "priorities", "disciplines",
-    "pace", "in_order", "permits", "concurrency", "timeouts", "drops_late", "wait_limit_s", "places", "kinds_by",
+    "cold", "tide", "node_tide", "reaction", "scarce", "wakes", "hazard", "repeats", "awaits", "priorities",
+    "disciplines", "unordered", "pace", "in_order", "permits", "concurrency", "timeouts", "drops_late", "wait_limit_s",
+    "places", "kinds_by",
 )  # fmt: skip
 _OF_CLUSTER = tuple(item.name for item in fields(Cluster) if item.name not in (*_NAMES, _DYNAMICS, *_NEVER))
 
@@ -39,7 +40,8 @@ def save_fitted(folder: Path, fitted: FittedCluster) -> None:
     assert cluster.repeats is None, "nor do clients try again"
     assert not cluster.awaits, "nor await their answers"
     assert cluster.priorities is None, "nor do queues go before others"
-    assert cluster.disciplines is None, "nor start what waits but as it came"
+    assert cluster.disciplines is None, "nor do nodes start what waits but as it came"
+    assert not cluster.unordered, "nor in no order"
     assert cluster.pace is None, "nor do runs slow each other"
     assert not cluster.places, "nor has a node places"
     assert not any((cluster.in_order, cluster.permits, cluster.concurrency)), "nor wait for one another"

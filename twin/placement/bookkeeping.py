@@ -70,8 +70,8 @@ class PlacementConfig:
     view: str = "summary"
 
 
-def empty_table(num_nodes: int, depth: int, streams: tuple[int, ...], rank_type: type | None = None) -> InFlight:
-    """A table of requests in flight with nothing in it; leaves [nodes, depth, *streams]."""
+def empty_table(num_nodes: int, depth: int, streams: tuple[int, ...], of: type | None = None) -> InFlight:
+    """A table of requests in flight with nothing in it; leaves [nodes, depth, *streams]; `of`: the type of ranks."""
     shape = (num_nodes, depth, *streams)
     never = jnp.full(shape, jnp.inf, jnp.float32)
     zero = jnp.zeros(shape, jnp.float32)
@@ -85,7 +85,7 @@ def empty_table(num_nodes: int, depth: int, streams: tuple[int, ...], rank_type:
         mean_run_s=zero,
         service=jnp.zeros(shape, jnp.int32),
         demand=jnp.zeros((NUM_RESOURCES, *shape), jnp.float32),
-        rank=None if rank_type is None else jnp.zeros(shape, rank_type),
+        rank=None if of is None else jnp.zeros(shape, of),
     )
 
 

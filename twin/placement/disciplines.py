@@ -8,7 +8,10 @@ arrival would have taken different ones: an order is a node's where nearly all o
 * *deadline*: whose deadline is over first;
 * *latest*: who came last.
 
-Answers go by it: what waits behind a request is not in its way, and begins later once it is placed (`replanning`).
+Nodes that mostly start others than those that came first, by none of these, are *unordered*: a fit says so.
+
+Answers go by an order: what waits behind a request is not in its way, and begins later once it is
+placed (`replanning`).
 What policies observe is the same as without.
 """
 
@@ -21,12 +24,15 @@ import numpy as np
 from twin.placement.priorities import MOST_ROWS, QueuedRuns
 
 ARRIVAL, SHORTEST, DEADLINE, LATEST = range(4)
-"""Codes of orders."""
+UNORDERED = -1
+"""Codes of orders, and of none."""
 NAMES = {SHORTEST: "shortest first", DEADLINE: "earliest deadline first", LATEST: "latest first"}
 FEWEST = 50
 """Starts of a node at which an order and that of arrival differ, without which nothing is said of it."""
 NEARLY_ALL = 0.9
 """Share of them that are as the order says, at least."""
+MOSTLY = 0.5
+"""Share of a node's starts that are of another than came first, at least, where it is unordered."""
 MOST_STARTS = 2_000
 """Of a node that are looked at, about at most, spread evenly."""
 
@@ -61,8 +67,8 @@ def disciplines_of(content: Mapping[str, Any] | None) -> Disciplines | None:
 
 def fit_disciplines(
     held: QueuedRuns, demand: np.ndarray, expected_s: np.ndarray, deadline_s: np.ndarray, num_nodes: int
-) -> Disciplines | None:
-    """The orders of a log.
+) -> tuple[Disciplines | None, int]:
+    """The orders of a log, and how many nodes are unordered.
 
     Args:
         held: Of the training days.
@@ -71,7 +77,7 @@ def fit_disciplines(
         num_nodes: Of the cluster.
 
     Returns:
-        None where no node is shown to have another order than that of arrival.
+        None in the place of orders where no node is shown to have another than that of arrival.
     """
     rows = np.flatnonzero((held.node >= 0) & (held.start_s <= held.finish_s))[:MOST_ROWS]
     keys = np.stack([held.arrival_s, expected_s, held.arrival_s + deadline_s, -held.arrival_s])
@@ -79,13 +85,15 @@ def fit_disciplines(
     for node in range(num_nodes):
         here = rows[held.node[rows] == node]
         found[node] = _order(held.arrival_s[here], held.start_s[here], demand[:, here], keys[:, here])
-    return Disciplines(tuple(found)) if any(found) else None
+    known = tuple(max(order, ARRIVAL) for order in found)
+    return Disciplines(known) if any(known) else None, found.count(UNORDERED)
 
 
 def _order(arrival_s: np.ndarray, start_s: np.ndarray, demand: np.ndarray, keys: np.ndarray) -> int:
     """The order of one node; rows in order of arrival, keys [orders, rows]."""
     waited = np.flatnonzero(start_s > arrival_s)
     differ, right = np.zeros((2, len(keys)))
+    num_met = num_passed = 0
     for row in waited[:: max(1, len(waited) // MOST_STARTS)]:
         waits = (arrival_s <= start_s[row]) & (start_s >= start_s[row])
         waits &= np.all(demand <= demand[:, row, None], axis=0)
@@ -95,10 +103,14 @@ def _order(arrival_s: np.ndarray, start_s: np.ndarray, demand: np.ndarray, keys:
             continue
         # the first of equals is the one that came first
         first = those[np.argmin(keys[:, those], axis=1)]
+        num_met += 1
         other = first != first[ARRIVAL]
         differ += other
         right += other & (start_s[first] == start_s[row])
+        num_passed += bool(start_s[first[ARRIVAL]] > start_s[row])
     enough = differ >= FEWEST
     share = np.where(enough, right / np.maximum(differ, 1.0), 0.0)
     best = int(np.argmax(share))
-    return best if share[best] >= NEARLY_ALL else ARRIVAL
+    if share[best] >= NEARLY_ALL:
+        return best
+    return UNORDERED if num_met >= FEWEST and num_passed > MOSTLY * num_met else ARRIVAL

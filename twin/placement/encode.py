@@ -361,7 +361,9 @@ def _carried(
         mean_run_s=number(table_run_s(rows, encoding, filed_s)[row], 0.0),
         service=code(rows.request.service[row], 0),
         demand=number(rows.request.demand[:, row], 0.0),
-        rank=None if (ranks := ranks_of_rows(rows, row, origin_s, encoding.cluster)) is None else holds * ranks,
+        rank=None
+        if (ranks := ranks_of_rows(rows, row, origin_s, encoding.cluster)) is None
+        else holds * ranks,
     )
     ended = code(np.where(status == UNKNOWN, COMPLETED, status), UNKNOWN)
     fate = Fate(

@@ -39,7 +39,7 @@ class EncodedRows(NamedTuple):
 def ranks_of_rows(
     rows: EncodedRows, row: np.ndarray, origin_s: np.ndarray, cluster: Cluster
 ) -> np.ndarray | None:
-    """What rows [*batch, W] go by on the clocks of windows that begin at `origin_s` [W]; None where nothing is ranked."""
+    """What rows [*batch, W] go by, on the clocks of windows from `origin_s` [W] on; None where nothing is ranked."""
     request = Requests(*(None if leaf is None else np.asarray(leaf)[..., row] for leaf in rows.request))
     found = ranks(cluster, request, np.maximum(rows.node[row], 0), rows.arrival_s[row] - origin_s, np)
     return None if found is None else np.asarray(found).astype(rank_type(cluster))

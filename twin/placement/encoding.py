@@ -65,8 +65,8 @@ COLUMNS = (
 _ARRAYS = {name for name, each in Cluster.__dataclass_fields__.items() if each.type is np.ndarray}
 _OTHERS: dict[str, Any] = {"site_of_node": np.int64, "is_cloud": np.bool_, "rules": np.bool_}
 _WHERE_FOUND = {
-    "scarce", "wakes", "hazard", "repeats", "awaits", "priorities", "disciplines", "pace", "in_order", "permits", "concurrency",
-    "timeouts", "drops_late", "wait_limit_s", "places", "kinds_by",
+    "scarce", "wakes", "hazard", "repeats", "awaits", "priorities", "disciplines", "unordered", "pace", "in_order",
+    "permits", "concurrency", "timeouts", "drops_late", "wait_limit_s", "places", "kinds_by",
 }  # fmt: skip
 """Fields that are written only where the log shows them."""
 
@@ -252,7 +252,7 @@ def fit_encoding(
         pace=pace,
         timeouts=None if pace else timeouts,
         **fit_waits(
-            rows, queued, service, expected_s, cluster, pace, by_class=by_class, is_ranked=priorities is not None
+            rows, queued, service, expected_s, cluster, pace, by_class=by_class, is_ranked=bool(priorities)
         ),
         agents=usual.agents,
         acceptance_of_agent=usual.of_agent,

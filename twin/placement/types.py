@@ -105,6 +105,8 @@ class Cluster:
             does not show any, None.
         disciplines: In which order nodes start what waits on them (see `disciplines`); by default, and where the log
             shows none but that of arrival, None.
+        unordered: How many nodes start others before those that came first, in no order that is known (see
+            `disciplines`); nothing goes by it.
         pace: How fast runs go beside others (see `pace`); by default, and where the log does not show that it matters,
             None.
         in_order: Whether a request that waits holds up those behind it on its node (see `waiting`); by default, and
@@ -159,6 +161,7 @@ class Cluster:
     awaits: bool = False
     priorities: Priorities | None = None
     disciplines: Disciplines | None = None
+    unordered: int = 0
     pace: Pace | None = None
     in_order: bool = False
     permits: tuple[int, ...] = ()

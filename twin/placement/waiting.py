@@ -106,7 +106,8 @@ def fit_waits(
         places = fit_places(held, demand, cluster.capacity)
     if pace is None and not is_ranked and not any(found):
         deadline_s = amount(rows, "deadline_s", np.inf)
-        fields["disciplines"] = fit_disciplines(held, demand, expected_s, deadline_s, cluster.num_nodes)
+        orders = fit_disciplines(held, demand, expected_s, deadline_s, cluster.num_nodes)
+        fields["disciplines"], fields["unordered"] = orders
     return {**fields, **found._asdict(), "places": places}
 
 

@@ -120,8 +120,15 @@ def _waited_for(cluster: Cluster) -> list[str]:
         found.append("nodes that start requests in the order in which they came")
     if (orders := cluster.disciplines) is not None:
         count = Counter(orders.of_node)
-        of_each = ", ".join(f"{NAMES[order]} on {counted(count[order], 'node')}" for order in NAMES if count[order])
+        of_each = ", ".join(
+            f"{NAMES[order]} on {counted(count[order], 'node')}" for order in NAMES if count[order]
+        )
         found.append(f"nodes that do not start requests in the order in which they came: {of_each}")
+    if cluster.unordered:
+        found.append(
+            f"{counted(cluster.unordered, 'node')} that mostly start others before those that came first, in no order "
+            "that is known here (waits are drawn as in the log)"
+        )
     if cluster.permits:
         limits = zip(cluster.services, cluster.permits, strict=True)
         of_each = ", ".join(f"{most} of {service}" for service, most in limits if most)
