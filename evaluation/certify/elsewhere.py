@@ -1,4 +1,4 @@
-"""Whether run times depend on what the other nodes have to do.
+"""Whether run times and waits depend on what the other nodes have to do.
 
 Nodes of a rack that share its power, of a site that share a link, or all that share a storage slow each other: under a
 policy that gathers requests there, runs take longer than any log of a policy that spreads them shows. Answers know the
@@ -9,6 +9,9 @@ node that was offered alone. Which nodes belong together no log says, so it is r
 with slopes from every second unit of the held-out days, drawn to zero by ridge regression, forecasts those of the
 other units. Under forecasts of the right class these are uncorrelated with the residuals. What the node's own load, and
 the last runs on the node and on all nodes say of the residual is taken off both: there are lines for that.
+
+The same of waits, by the requests that wait on other nodes as one arrives: where inputs come over a link that nodes
+share, or a dispatcher lets only so many begin, a request waits for others than those of its node.
 """
 
 import numpy as np
@@ -24,7 +27,7 @@ LEAST_RUNS = 40
 
 
 def by_load_elsewhere(
-    score: np.ndarray, forecast: Forecast, lately: np.ndarray
+    score: np.ndarray, forecast: Forecast, lately: np.ndarray, *, waiting: bool = False
 ) -> tuple[np.ndarray, np.ndarray]:
     """[rows] scores, and what the load of other nodes says of them; NaN where unknown.
 
@@ -32,13 +35,14 @@ def by_load_elsewhere(
         score: [rows] normal scores of the residuals, of mean zero on every node; NaN where unknown.
         forecast: Of the rows.
         lately: [others, rows] what else says something of the residual, NaN where nothing is known.
+        waiting: Whether the load is what waits as the row arrives, and not what runs as it begins.
     """
     one, two = np.full(len(score), np.nan), np.full(len(score), np.nan)
     nodes = np.unique(forecast.node)
     known = np.isfinite(score) & np.isfinite(forecast.start_s)
     if len(nodes) < 2:
         return one, two
-    running = running_on(nodes, forecast)
+    running = waiting_on(nodes, forecast) if waiting else running_on(nodes, forecast)
     half = forecast.unit % 2 == 0
     for place, node in enumerate(nodes):
         here = np.flatnonzero(known & (forecast.node == node))
@@ -64,6 +68,17 @@ def running_on(nodes: np.ndarray, forecast: Forecast) -> np.ndarray:
         here = (forecast.node == node) & np.isfinite(start_s) & np.isfinite(ends_s)
         begun = np.searchsorted(np.sort(start_s[here]), asked_s)
         found[:, place] = begun - np.searchsorted(np.sort(ends_s[here]), asked_s, side="right")
+    return np.maximum(found, 0)
+
+
+def waiting_on(nodes: np.ndarray, forecast: Forecast) -> np.ndarray:
+    """[rows, nodes] requests that wait on each node as the row arrives, itself not counted."""
+    found = np.zeros((len(forecast.arrival_s), len(nodes)), np.int32)
+    for place, node in enumerate(nodes):
+        here = (forecast.node == node) & np.isfinite(forecast.start_s)
+        come = np.searchsorted(np.sort(forecast.arrival_s[here]), forecast.arrival_s)
+        begun = np.searchsorted(np.sort(forecast.start_s[here]), forecast.arrival_s)
+        found[:, place] = come - begun
     return np.maximum(found, 0)
 
 

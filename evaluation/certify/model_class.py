@@ -8,7 +8,8 @@ ended within it are left out; for the others, under forecasts of the right class
 residual.
 *Cold starts*: where a service that did not run on a node lately takes longer there, residuals rise with the time since
 its last run. No table of means has that: a policy that gathers a service on few nodes is worth more than in the twin.
-*Other nodes*: where nodes share power, a link or a storage, residuals rise with the load of other nodes (`elsewhere`).
+*Other nodes*: where nodes share power, a link or a storage, residuals rise with the load of other nodes, those of waits
+with what waits there (`elsewhere`).
 """
 
 import numpy as np
@@ -51,6 +52,11 @@ def model_class_lines(forecast: Forecast, config: CertifyConfig) -> list[Line]:
             limits.elsewhere,
             *by_load_elsewhere(score, forecast, np.stack([on_node, on_all])),
         ),
+        (
+            "wait residuals against what waits on other nodes",
+            limits.elsewhere,
+            *_waits_elsewhere(forecast, config),
+        ),
     ):
         known = np.isfinite(one) & np.isfinite(two)
         if known.sum() < MIN_ROWS or np.ptp(two[known]) == 0.0:
@@ -64,6 +70,13 @@ def model_class_lines(forecast: Forecast, config: CertifyConfig) -> list[Line]:
                        deciding=True)
         )  # fmt: skip
     return lines
+
+
+def _waits_elsewhere(forecast: Forecast, config: CertifyConfig) -> tuple[np.ndarray, np.ndarray]:
+    """[rows] scores of waits, and what they are by what waits on other nodes; NaN where unknown."""
+    score = _scores(ranks(forecast.wait_s, forecast.draws_wait_s, seed=config.seed), forecast.wait_s)
+    score = centred(score, forecast.node * (forecast.day.max() + 1) + forecast.day)
+    return by_load_elsewhere(score, forecast, np.zeros((0, len(score))), waiting=True)
 
 
 def lately(score: np.ndarray, forecast: Forecast, num_runs: int = LAST_RUNS) -> np.ndarray:

@@ -107,6 +107,16 @@ class PlacementLoop:
             return True
         return runs and not ranks.preempts
 
+    def waiting_beside(self, node: int) -> int:
+        """How many wait on the nodes that share with this one what is waited for."""
+        sites = self.cluster.site_of_node
+        alike = [
+            other
+            for other in range(len(sites))
+            if self.cluster.shared_waits == "all" or sites[other] == sites[node]
+        ]
+        return sum(one["fate"]["start_s"] > self.clock_s for other in alike for one in self.in_flight[other])
+
     def _key(self, one: Request, node: int) -> float:
         """Whose is lower begins first, of those that wait on a node."""
         orders = [

@@ -108,6 +108,8 @@ def agrees_with_the_loop(encoding: Encoding, windows: Windows, actions: np.ndarr
             if encoding.cluster.priorities is not None:
                 cleared_s = loop.availability_s(history.action[at], passing=False)
                 np.testing.assert_allclose(history.response_aux.cleared_s[at], cleared_s, atol=1e-3)
+            if encoding.cluster.shared_waits:
+                assert history.response_aux.waiting_beside[at] == loop.waiting_beside(history.action[at])
             stretch = loop.stretch(history.action[at])
             np.testing.assert_allclose(history.response_aux.stretch[at], stretch, rtol=1e-4, atol=1e-4)
             crowding = loop.crowding(history.action[at])

@@ -23,7 +23,7 @@ _DYNAMICS = "dynamics"
 _NEVER = (
     "cold", "tide", "node_tide", "reaction", "scarce", "wakes", "hazard", "repeats", "awaits", "priorities",
     "disciplines", "unordered", "pace", "in_order", "permits", "concurrency", "timeouts", "drops_late", "wait_limit_s",
-    "places", "kinds_by",
+    "places", "kinds_by", "shared_waits",
 )  # fmt: skip
 _OF_CLUSTER = tuple(item.name for item in fields(Cluster) if item.name not in (*_NAMES, _DYNAMICS, *_NEVER))
 
@@ -42,6 +42,7 @@ def save_fitted(folder: Path, fitted: FittedCluster) -> None:
     assert cluster.priorities is None, "nor do queues go before others"
     assert cluster.disciplines is None, "nor do nodes start what waits but as it came"
     assert not cluster.unordered, "nor in no order"
+    assert not cluster.shared_waits, "nor does a request wait for those of other nodes"
     assert cluster.pace is None, "nor do runs slow each other"
     assert not cluster.places, "nor has a node places"
     assert not any((cluster.in_order, cluster.permits, cluster.concurrency)), "nor wait for one another"

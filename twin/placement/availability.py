@@ -26,6 +26,7 @@ from twin.contracts import Array
 from twin.placement.features import wakes_left_s
 from twin.placement.ranks import rank_in_hand
 from twin.placement.run_levels import usual_levels
+from twin.placement.shared_waits import beside
 from twin.placement.types import COMPLETED, CORES, EMPTY, FAILED, Cluster, Leaf, PlacementState
 from twin.placement.waiting import TAKEN
 
@@ -50,6 +51,8 @@ class PendingFates(NamedTuple):
     )
     # until all that go before the request have left room; None where no queue goes before another
     cleared_s: Leaf | None = None
+    # how many wait on nodes that share what requests wait for; None where nothing is shared
+    waiting_beside: Leaf | None = None
 
 
 def pending_fates(cluster: Cluster, state: PlacementState, node: Array) -> PendingFates:
@@ -66,7 +69,16 @@ def pending_fates(cluster: Cluster, state: PlacementState, node: Array) -> Pendi
         _tide(state, node),
         state.request.discontent if cluster.reaction else None,
         cleared_s,
+        _waiting_beside(cluster, state, node) if cluster.shared_waits else None,
     )
+
+
+def _waiting_beside(cluster: Cluster, state: PlacementState, node: Array) -> Array:
+    """[seats, *streams] how many wait on the nodes that share with the offered one what requests wait for."""
+    table, clock = state.in_flight, state.clock_s[None, None]
+    waits = (table.decision != EMPTY) & (table.start_s > clock) & (table.finish_s > clock)
+    count = beside(jnp.sum(waits.astype(jnp.float32), axis=1), cluster.shared_waits, cluster.site_of_node)
+    return jnp.take_along_axis(count[:, None], node[None], axis=0)[0]
 
 
 def _on(node: Array) -> Callable[[Array], Array]:

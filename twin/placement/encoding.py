@@ -60,13 +60,13 @@ MAX_ROWS = 1 << 20
 COLUMNS = (
     "arrival", "site", "scenario", "agent", "service", "queue", "cpu_cores", "num_nodes", "requested_run_s",
     "deadline_s", "candidates", "offered_node", "ran_node", "accepted", "start", "finish", "run_s", "status",
-    "memory_gib", "gpus",
+    "memory_gib", "gpus", "input_mib",
 )  # fmt: skip
 _ARRAYS = {name for name, each in Cluster.__dataclass_fields__.items() if each.type is np.ndarray}
 _OTHERS: dict[str, Any] = {"site_of_node": np.int64, "is_cloud": np.bool_, "rules": np.bool_}
 _WHERE_FOUND = {
     "scarce", "wakes", "hazard", "repeats", "awaits", "priorities", "disciplines", "unordered", "pace", "in_order",
-    "permits", "concurrency", "timeouts", "drops_late", "wait_limit_s", "places", "kinds_by",
+    "shared_waits", "permits", "concurrency", "timeouts", "drops_late", "wait_limit_s", "places", "kinds_by",
 }  # fmt: skip
 """Fields that are written only where the log shows them."""
 

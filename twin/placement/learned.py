@@ -154,7 +154,7 @@ def num_offer_inputs(cluster: Cluster) -> int:
 
 def num_inputs(cluster: Cluster) -> int:
     """Number of inputs of a member's network."""
-    optional = (cluster.reaction is not None) + (cluster.priorities is not None)
+    optional = (cluster.reaction is not None) + (cluster.priorities is not None) + bool(cluster.shared_waits)
     return num_offer_inputs(cluster) + NUM_PENDING + optional
 
 
@@ -203,13 +203,15 @@ def reacted(cluster: Cluster, of_offer: Array, pending: PendingFates) -> Array:
 
 def pending_inputs(pending: PendingFates, unit_s: float) -> Array:
     """The last rows of `answer_inputs`, from `pending_fates` [*batch]: how ill the agent was served lately, where
-    answers depend on it; when all that go before have left room, where queues go before others; and [NUM_PENDING,
-    *batch] how much longer runs take everywhere and there now, who runs on the node, how long those runs take, and when
-    it has room."""
+    answers depend on it; how many wait beside, where nodes share what is waited for; when all that go before have left
+    room, where queues go before others; and [NUM_PENDING, *batch] how much longer runs take everywhere and there now,
+    who runs on the node, how long those runs take, and when it has room."""
     availability_s, of_agent, cleared_s = pending.availability_s, pending.discontent, pending.cleared_s
+    beside = pending.waiting_beside
     return jnp.stack(
         [
             *([] if of_agent is None else [_DISCONTENT_SCALE * of_agent]),
+            *([] if beside is None else [jnp.log1p(beside)]),
             *([] if cleared_s is None else [_AVAILABILITY_SCALE * log_wait(cleared_s, unit_s)]),
             _TIDE_SCALE * pending.tide,
             _LEVEL_SCALE * pending.level,

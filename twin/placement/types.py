@@ -105,6 +105,8 @@ class Cluster:
             does not show any, None.
         disciplines: In which order nodes start what waits on them (see `disciplines`); by default, and where the log
             shows none but that of arrival, None.
+        shared_waits: Whose waits requests wait for, of the nodes of a site or of all (see `shared_waits`); by default,
+            and where the log does not show it, "".
         unordered: How many nodes start others before those that came first, in no order that is known (see
             `disciplines`); nothing goes by it.
         pace: How fast runs go beside others (see `pace`); by default, and where the log does not show that it matters,
@@ -162,6 +164,7 @@ class Cluster:
     priorities: Priorities | None = None
     disciplines: Disciplines | None = None
     unordered: int = 0
+    shared_waits: str = ""
     pace: Pace | None = None
     in_order: bool = False
     permits: tuple[int, ...] = ()

@@ -22,7 +22,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import pyarrow as pa
 
-from twin.placement.columns import amount, outcomes
+from twin.placement.columns import amount, label_index, outcomes
 from twin.placement.cross_validation import LEAST_GAIN, MIN_RUNS, clear_gain, stretches
 from twin.placement.disciplines import fit_disciplines
 from twin.placement.pace import Pace
@@ -30,6 +30,7 @@ from twin.placement.patience import Patience, fit_patience
 from twin.placement.places import fit_places
 from twin.placement.priorities import MOST_ROWS, UNIT_S, QueuedRuns, first_enough, held_before
 from twin.placement.scarcity import scarce_resources
+from twin.placement.shared_waits import fit_shared_waits
 from twin.placement.types import DROPPED, RESOURCES, Cluster
 
 FEWEST_MET = 100
@@ -100,15 +101,32 @@ def fit_waits(
     if by_class:
         return fields
     found = fit_waiting(held, service, cluster.capacity[0], len(cluster.services), scarce=bool(scarce))
+    fields["shared_waits"] = _shared_waits(rows, held, cluster) if pace is None and not any(found) else ""
     places: tuple[int, ...] = ()
     demand = np.stack([amount(rows, name, float(r == 0)) for r, name in enumerate(RESOURCES)])
     if pace is not None and pace.shares:
         places = fit_places(held, demand, cluster.capacity)
-    if pace is None and not is_ranked and not any(found):
+    if pace is None and not is_ranked and not any(found) and not fields["shared_waits"]:
         deadline_s = amount(rows, "deadline_s", np.inf)
         orders = fit_disciplines(held, demand, expected_s, deadline_s, cluster.num_nodes)
         fields["disciplines"], fields["unordered"] = orders
     return {**fields, **found._asdict(), "places": places}
+
+
+def _shared_waits(rows: pa.Table, held: QueuedRuns, cluster: Cluster) -> str:
+    """Whose waits requests of the log wait for."""
+    known = np.flatnonzero((held.node >= 0) & (held.start_s <= held.finish_s))[:MOST_ROWS]
+    if len(known) < MIN_RUNS:
+        return ""
+    held = _some(held, known)
+    at_home = label_index(rows, "site", cluster.sites)[known] == cluster.site_of_node[held.node]
+    return fit_shared_waits(
+        held,
+        _found(held, cluster.capacity[0]).room_s <= 0.0,
+        2 * held.node + at_home,
+        amount(rows, "input_mib", 0.0)[known],
+        cluster.site_of_node,
+    )
 
 
 def _patience(rows: pa.Table, held: QueuedRuns, service: np.ndarray, cluster: Cluster) -> Patience:

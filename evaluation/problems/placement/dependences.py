@@ -11,6 +11,7 @@ from twin.placement.disciplines import NAMES
 from twin.placement.reported_ends import ReportedEnds
 from twin.placement.run_habits import RunHabits
 from twin.placement.run_labels import RunLabels
+from twin.placement.shared_waits import SITE
 from twin.placement.timeouts import Timeouts
 from twin.placement.types import RESOURCES, Cluster
 
@@ -124,6 +125,11 @@ def _waited_for(cluster: Cluster) -> list[str]:
             f"{NAMES[order]} on {counted(count[order], 'node')}" for order in NAMES if count[order]
         )
         found.append(f"nodes that do not start requests in the order in which they came: {of_each}")
+    if cluster.shared_waits:
+        whose = "of the same site" if cluster.shared_waits == SITE else "of all sites"
+        found.append(
+            f"requests that wait longer the more wait on other nodes {whose}, as where they share a link"
+        )
     if cluster.unordered:
         found.append(
             f"{counted(cluster.unordered, 'node')} that mostly start others before those that came first, in no order "
