@@ -1,12 +1,15 @@
 """What a person has to know of an archive at once, at its import and in its report: likely mistakes, in sentences."""
 
 from collections.abc import Iterable, Iterator, Sequence, Set
+from datetime import date
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from logs_schema.archive import Archive
+from logs_schema.copies import COLUMNS as COPY_COLUMNS
+from logs_schema.copies import cancelled_copies
 from logs_schema.errors import first
 from logs_schema.formats.describing import RELATIVE_CLOCK
 from logs_schema.formats.instant_units import date_meant
@@ -21,11 +24,15 @@ EARLIEST_YEAR, LATEST_YEAR = 1985, 2100
 """Of a log with dates: before and after, instants count from a hidden time zero, or are of another unit."""
 
 TIMES = ("arrival", "start", "finish", "run_s", "status")
+LEAST_OF_A_DAY = 0.1
+"""A last day with a smaller share of the requests of the one before is not taken for the newest day."""
 MOST_FOREIGN, MOST_REDIRECTED = 0.02, 0.02
 """Shares of the newest day's requests on nodes that the inventory lacks, and on others than they were offered to, above
 which it is said at once."""
 MOST_OVERTAKEN, ENOUGH_WAITS = 0.1, 50
 """The same share of requests that wait and are overtaken, where there are enough."""
+MOST_COPIES = 0.5
+"""The same share of requests that failed or were given up and of which a copy completed at that instant."""
 MOST_OF_NO_LENGTH = 0.05
 """The same share of runs that take no time."""
 CLOCKS_S = (3600, 60, 1)
@@ -42,9 +49,10 @@ def notices_of(archive: Archive) -> list[str]:
     return [
         *archive.facts.get("notices", ()), *(numbers or _without_dates(archive)), *_without_nodes(archive),
         *_without_cores(archive), *_without_demands(archive), *_guessed_sizes(archive), *_not_listed(archive),
-        *_redirected(archive), *_overtaken(archive), *_without_a_node(archive), *_lost_without_a_node(archive),
-        *_without_starts(archive), *_without_length(archive), *_of_a_coarse_clock(archive), *_sites_apart(archive),
-        *_not_found(archive), *_not_utf8(archive), *_not_read(archive),
+        *_redirected(archive), *_overtaken(archive), *_copies(archive), *_without_a_node(archive),
+        *_lost_without_a_node(archive), *_without_starts(archive), *_without_length(archive),
+        *_of_a_coarse_clock(archive), *_sites_apart(archive), *_not_found(archive), *_not_utf8(archive),
+        *_not_read(archive),
     ]  # fmt: skip
 
 
@@ -111,7 +119,7 @@ def _without_cores(archive: Archive) -> Iterator[str]:
 def _not_listed(archive: Archive) -> Iterator[str]:
     """That many of the newest day's requests name nodes that the inventory lacks."""
     nodes = archive.nodes() if archive.num_rows(NODES.name) else None
-    days = archive.days(REQUESTS.name)
+    days = _days(archive)
     if nodes is None or not days:
         return
     known = pa.array({*nodes["node_id"].to_pylist(), *nodes["node_class"].to_pylist()}, pa.string())
@@ -157,15 +165,24 @@ def _without_demands(archive: Archive) -> Iterator[str]:
     )
     if num_unknown > MOST_FOREIGN * num:
         yield (
-            f"{num_unknown / num:.0%} of the requests of {archive.days(REQUESTS.name)[-1]} that name a node do not say "
+            f"{num_unknown / num:.0%} of the requests of {_days(archive)[-1]} that name a node do not say "
             "how many cores they take (cpu_cores), and count as one core each; where they take more or less, give it, "
             "or give nodes as many cpu_cores as they serve requests at a time"
         )
 
 
+def _days(archive: Archive) -> list[date]:
+    """The days of requests, without a last one that has hardly begun (or is the tail of the day before)."""
+    days = archive.days(REQUESTS.name)
+    if len(days) < 2:
+        return days
+    before, last = (archive.num_rows_on(REQUESTS.name, [day]) for day in days[-2:])
+    return days[:-1] if last < LEAST_OF_A_DAY * before else days
+
+
 def _newest(archive: Archive, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
     """The requests of the newest day."""
-    days = archive.days(REQUESTS.name)
+    days = _days(archive)
     return archive.scan(REQUESTS.name, days=days[-1:], columns=columns) if days else iter(())
 
 
@@ -185,7 +202,7 @@ def _counted(parts: Iterable[tuple[pa.Array, pa.Array]]) -> tuple[int, int]:
 
 def _redirected(archive: Archive) -> Iterator[str]:
     """That many of the newest day's requests ran elsewhere than they were offered to."""
-    days = archive.days(REQUESTS.name)
+    days = _days(archive)
     class_of = class_of_node(archive)
     found = (redirected(batch, class_of) for batch in _newest(archive, COLUMNS))
     num_known, num_elsewhere = _counted((pc.is_valid(elsewhere), elsewhere) for elsewhere in found)
@@ -202,10 +219,23 @@ def _overtaken(archive: Archive) -> Iterator[str]:
     num_waited, num_overtaken = overtaken(_newest(archive, ORDER_COLUMNS))
     if num_waited >= ENOUGH_WAITS and num_overtaken > MOST_OVERTAKEN * num_waited:
         yield (
-            f"{num_overtaken / num_waited:.0%} of the requests of {archive.days(REQUESTS.name)[-1]} that waited began "
+            f"{num_overtaken / num_waited:.0%} of the requests of {_days(archive)[-1]} that waited began "
             "after later ones of the same queue, service and size on their node, as where nodes serve by priority or "
             "by fair shares of users: twins know an order of queues (give what goes first as queue), and nodes that "
             "start the shortest, the most urgent or the latest first, and have waits too short where others go before"
+        )
+
+
+def _copies(archive: Archive) -> Iterator[str]:
+    """That many of the newest day's requests were cancelled as a copy of them completed."""
+    batches = list(_newest(archive, COPY_COLUMNS))
+    num, num_copies = cancelled_copies(pa.Table.from_batches(batches)) if batches else (0, 0.0)
+    if num >= ENOUGH_WAITS and num_copies > MOST_COPIES * num:
+        yield (
+            f"{num_copies / num:.0%} of the {num:,} requests of {_days(archive)[-1]} that failed or were "
+            "given up ended as another of the same agent and service completed, as where a request is sent twice and "
+            "the slower copy cancelled: twins take copies for requests of their own, which come and are lost whatever "
+            "a policy does; where copies are few, import each request once, as the copy that answered"
         )
 
 
@@ -215,7 +245,7 @@ def _names_no_node(batch: pa.RecordBatch) -> pa.Array:
 
 def _without_a_node(archive: Archive) -> Iterator[str]:
     """That many of the newest day's requests began on a node that the log does not name, though it names others."""
-    days = archive.days(REQUESTS.name)
+    days = _days(archive)
     num_begun, num_nowhere = _counted(
         (pc.is_valid(batch["start"]), _names_no_node(batch))
         for batch in _newest(archive, ("start", *COLUMNS))
@@ -239,7 +269,7 @@ def _lost_without_a_node(archive: Archive) -> Iterator[str]:
     )
     if num_lost > MOST_FOREIGN * num:
         yield (
-            f"{num_lost / num:.0%} of the requests of {archive.days(REQUESTS.name)[-1]} were rejected or dropped and "
+            f"{num_lost / num:.0%} of the requests of {_days(archive)[-1]} were rejected or dropped and "
             "name no node (offered_node): twins leave them out, as if nobody had asked, so what they want of nodes is "
             "less than it was, and no policy is credited with serving them"
         )
@@ -247,7 +277,7 @@ def _lost_without_a_node(archive: Archive) -> Iterator[str]:
 
 def _without_starts(archive: Archive) -> Iterator[str]:
     """That most requests of the newest day that ended ran for an unknown time, since the log has no start of them."""
-    days = archive.days(REQUESTS.name)
+    days = _days(archive)
     ran = pa.array(["completed", "failed"])
     num_ended, num_unknown = _counted(
         (
@@ -268,7 +298,7 @@ def _without_starts(archive: Archive) -> Iterator[str]:
 
 def _without_length(archive: Archive) -> Iterator[str]:
     """That many runs of the newest day ended as they began."""
-    days = archive.days(REQUESTS.name)
+    days = _days(archive)
     ends_as_begun = (pc.equal(runs["start"], runs["finish"]) for runs in _newest_runs(archive))
     num_runs, num_zero = _counted((pc.is_valid(at_once), at_once) for at_once in ends_as_begun)
     if num_zero > MOST_OF_NO_LENGTH * num_runs:
@@ -281,7 +311,7 @@ def _without_length(archive: Archive) -> Iterator[str]:
 
 def _of_a_coarse_clock(archive: Archive) -> Iterator[str]:
     """That the newest day's runs are not much longer than what its clock tells apart."""
-    days, run_us = archive.days(REQUESTS.name), [np.zeros(0, np.int64)]
+    days, run_us = _days(archive), [np.zeros(0, np.int64)]
     coarse = list(CLOCKS_S)
     for batch in _newest(archive, ("start", "finish")):
         both = pa.Table.from_batches([batch]).drop_null()

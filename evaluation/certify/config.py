@@ -38,7 +38,7 @@ class Thresholds:
         cold_start: The same with the time since the service last ran on the node.
         elsewhere: The same with what the load of other nodes says of them.
         reaction: Largest correlation of acceptance residuals with how the agent's last requests were served.
-        repeats: Largest share of the requests that repeat failed ones.
+        repeats: Largest share of the requests that repeat failed ones, or are cancelled as a copy of them completes.
         awaited: Largest share of the requests that await the end of their agent's last one, beyond what is modelled.
         redirected: Largest share of the requests that ran elsewhere than they were offered to.
         horizon: State distance in deviations, over the floor.

@@ -26,6 +26,7 @@ from evaluation.certify.cloned_behaviour import clone_line, fit_behaviour, resti
 from evaluation.certify.closed_loop import SECTION as CLOSED
 from evaluation.certify.closed_loop import closed_trio, distance_lines, level_lines
 from evaluation.certify.config import CertifyConfig
+from evaluation.certify.copies import copies_line
 from evaluation.certify.forecasting import Forecast, Forecaster
 from evaluation.certify.generating import SECTION as POPULATION
 from evaluation.certify.generating import population_lines
@@ -254,5 +255,5 @@ def _one_step(
     calibrated, charts = calibration_lines(forecasts, config)
     lines = [*bias_lines(forecasts, config), *calibrated, *model_class_lines(forecasts, config)]
     lines += [reaction_line(forecasts, config), repeat_line(forecasts, config, cluster.repeats)]
-    lines.append(awaiting_line(forecasts, config, awaits=cluster.awaits))
+    lines += [awaiting_line(forecasts, config, awaits=cluster.awaits), copies_line(forecasts, config)]
     return lines, charts

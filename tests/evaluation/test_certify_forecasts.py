@@ -6,6 +6,7 @@ import pytest
 from evaluation.certify.biases import bias_lines, bias_over_groups
 from evaluation.certify.calibrated import calibration_lines
 from evaluation.certify.config import CertifyConfig
+from evaluation.certify.elsewhere import waiting_on
 from evaluation.certify.family import settled
 from evaluation.certify.forecasting import Forecast, ranks
 from evaluation.certify.lines import Verdict
@@ -27,6 +28,7 @@ OVER_ALL = "persistence of run time residuals over all nodes"
 BESIDE = "run time residuals against requests that come during the run"
 COLD = "run time residuals against the time since the service last ran on the node"
 ELSEWHERE = "run time residuals against what other nodes have to do"
+WAITS_ELSEWHERE = "wait residuals against what waits on other nodes"
 
 
 def made(seed: int = 0) -> Forecast:
@@ -111,6 +113,14 @@ def racked(told: Forecast) -> Forecast:
     return told._replace(run_s=run_s)
 
 
+def linked(told: Forecast) -> Forecast:
+    """Waits are twenty times as long, and the longer the more requests wait on other nodes."""
+    told = told._replace(wait_s=20.0 * told.wait_s, draws_wait_s=20.0 * told.draws_wait_s)
+    waits = waiting_on(np.arange(NUM_NODES), told)
+    beside = (waits.sum(axis=1) - waits[np.arange(NUM_ROWS), told.node]).astype(float)
+    return told._replace(wait_s=told.wait_s * np.exp(0.3 * (beside - beside.mean())))
+
+
 def swapped(told: Forecast) -> Forecast:
     factor = np.exp((MEAN_LOG_RUN[[0, 2, 1, 3]] - MEAN_LOG_RUN)[told.node])
     return told._replace(draws_run_s=told.draws_run_s * factor[:, None])
@@ -172,6 +182,7 @@ def test_right_forecasts_pass_every_line(seed):
         (shared, BESIDE, ACCEPTANCE),
         (cold, COLD, ACCEPTANCE),
         (racked, ELSEWHERE, BESIDE),
+        (linked, WAITS_ELSEWHERE, ELSEWHERE),
     ],
 )
 def test_a_planted_fault_fails_its_line_and_no_line_that_knows_nothing_of_it(fault, line, passes):
