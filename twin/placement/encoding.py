@@ -251,9 +251,7 @@ def fit_encoding(
         priorities=priorities,
         pace=pace,
         timeouts=None if pace else timeouts,
-        **fit_waits(
-            rows, queued, service, expected_s, cluster, pace, by_class=by_class, is_ranked=bool(priorities)
-        ),
+        **fit_waits(rows, queued, (service, expected_s), cluster, (priorities, pace), by_class=by_class),
         agents=usual.agents,
         acceptance_of_agent=usual.of_agent,
         acceptance_of_scenario=usual.of_scenario,

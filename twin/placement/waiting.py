@@ -28,7 +28,7 @@ from twin.placement.disciplines import fit_disciplines
 from twin.placement.pace import Pace
 from twin.placement.patience import Patience, fit_patience
 from twin.placement.places import fit_places
-from twin.placement.priorities import MOST_ROWS, UNIT_S, QueuedRuns, first_enough, held_before
+from twin.placement.priorities import MOST_ROWS, UNIT_S, Priorities, QueuedRuns, first_enough, held_before
 from twin.placement.scarcity import scarce_resources
 from twin.placement.shared_waits import fit_shared_waits
 from twin.placement.types import DROPPED, RESOURCES, Cluster
@@ -77,40 +77,40 @@ class _Found(NamedTuple):
 def fit_waits(
     rows: pa.Table,
     held: QueuedRuns,
-    service: np.ndarray,
-    expected_s: np.ndarray,
+    asked: tuple[np.ndarray, np.ndarray],
     cluster: Cluster,
-    pace: Pace | None,
+    found: tuple[Priorities | None, Pace | None],
     *,
     by_class: bool,
-    is_ranked: bool,
 ) -> dict[str, Any]:
     """What requests of a log wait for beside cores, as fields of `Cluster`.
 
     Args:
         rows: `requests` in order of arrival.
         held: The same.
-        service, expected_s: [rows] index, and run time that is expected.
+        asked: [rows] each, index of the service, and run time that is expected.
         cluster: For capacities.
-        pace: How fast runs go; of nodes that share their cores places are told, of others disciplines.
+        found: Queues that go before others, and how fast runs go: of nodes that share their cores places are told, of
+            others, where no queue goes first, disciplines.
         by_class: Whether nodes stand for classes of machines; of these only scarce resources are told, and patience.
-        is_ranked: Whether queues go before others; then that is the order of all nodes.
     """
+    (service, expected_s), (priorities, pace) = asked, found
     scarce = scarce_resources(rows, held.node, held.finish_s, cluster.capacity, cluster.limited)
     fields = {"scarce": scarce, **_patience(rows, held, service, cluster)._asdict()}
     if by_class:
         return fields
-    found = fit_waiting(held, service, cluster.capacity[0], len(cluster.services), scarce=bool(scarce))
-    fields["shared_waits"] = _shared_waits(rows, held, cluster) if pace is None and not any(found) else ""
+    waits = fit_waiting(held, service, cluster.capacity[0], len(cluster.services), scarce=bool(scarce))
+    is_plain = pace is None and not any(waits)
+    fields["shared_waits"] = _shared_waits(rows, held, cluster) if is_plain else ""
     places: tuple[int, ...] = ()
     demand = np.stack([amount(rows, name, float(r == 0)) for r, name in enumerate(RESOURCES)])
     if pace is not None and pace.shares:
         places = fit_places(held, demand, cluster.capacity)
-    if pace is None and not is_ranked and not any(found) and not fields["shared_waits"]:
+    if is_plain and priorities is None and not fields["shared_waits"]:
         deadline_s = amount(rows, "deadline_s", np.inf)
         orders = fit_disciplines(held, demand, expected_s, deadline_s, cluster.num_nodes)
         fields["disciplines"], fields["unordered"] = orders
-    return {**fields, **found._asdict(), "places": places}
+    return {**fields, **waits._asdict(), "places": places}
 
 
 def _shared_waits(rows: pa.Table, held: QueuedRuns, cluster: Cluster) -> str:
