@@ -3,7 +3,7 @@
 `expected_on_time` stands wherever requests have deadlines, `least_expected_response` everywhere. The first of them that
 stands is tuned in the twin, with the members that policies are trained with: its price of cores, and how wide run times
 scatter or, without deadlines, how long backlogs take. Where runs slow each other, so is then the toll for those that
-run already.
+run already; where requests share a link, say (`twin.placement.shared_waits`), how long transfers take.
 """
 
 from collections.abc import Mapping, Sequence
@@ -48,6 +48,10 @@ CROWDED_PRICES, CROWDINGS = (0.0, 0.05, 0.2, 0.8), (1.0, 2.0)
 TOLLS = (0.0, 0.03, 0.1, 0.3)
 """What is tried next where runs slow each other, with the log's numbers and with the best ones so far. Where the
 logged behaviour evens crowds out, no slope is seen: nodes fill up again, however few ran there at the offer."""
+
+TRANSFERS = (1.0, 0.6, 0.35, 0.2)
+"""Factors that are tried next where requests share what brings them to a node: what a transfer took in the log was for
+those that the log's scheduler had under way."""
 
 
 def rules_of(twin: PlacementTwin) -> dict[str, PyTree]:
@@ -116,9 +120,15 @@ def tune_rules(
 
     candidates = _candidates(rule, plain)
     best, tuned = best_of(key, candidates)
+    num_before = float(len(candidates).bit_length() - 1)
     if _is_crowded(plain) or twin.encoding.cluster.pace is not None:
-        key, num_before = jax.random.fold_in(key, len(candidates)), float(len(candidates).bit_length() - 1)
-        best, tuned = best_of(key, _with_tolls(rule, [best, rules[rule]]), num_before)
+        key = jax.random.fold_in(key, len(candidates))
+        further = _with_tolls(rule, [best, rules[rule]])
+        best, tuned = best_of(key, further, num_before)
+        num_before += len(further).bit_length() - 1
+    if twin.encoding.cluster.shared_waits:
+        key = jax.random.fold_in(key, len(candidates))
+        best, tuned = best_of(key, _with_transfers(rule, [best, rules[rule]]), num_before)
     return {TUNED[rule]: best}, tuned
 
 
@@ -137,6 +147,16 @@ def _with_tolls(rule: str, tuned: Sequence[PyTree]) -> list[PyTree]:
         {"params": {rule: {**numbers_of(params), "toll": jnp.float32(toll)}}}
         for params in tuned
         for toll in TOLLS
+    ]
+
+
+def _with_transfers(rule: str, tuned: Sequence[PyTree]) -> list[PyTree]:
+    """Each of some parameters of the rule with every factor of what transfers take."""
+    names = ("latency", "per_mib")
+    return [
+        {"params": {rule: {**numbers, **{name: jnp.float32(factor) * numbers[name] for name in names}}}}
+        for numbers in map(numbers_of, tuned)
+        for factor in TRANSFERS
     ]
 
 

@@ -68,7 +68,7 @@ def test_ties_go_to_the_first_and_odd_numbers_are_refused() -> None:
 class _KeepsFastNodesFree:
     """A twin of one decision, which is worth 1 on the second node, that is slower, and leaves the first one free."""
 
-    encoding = SimpleNamespace(cluster=SimpleNamespace(pace=None))
+    encoding = SimpleNamespace(cluster=SimpleNamespace(pace=None, shared_waits=""))
     seen = observation_of(
         (
             {**NODES[1], "same_site": 1.0, "backlog": 0.0, "needed": 1.0, "free": 1.0, "run": 2.0},
@@ -95,3 +95,20 @@ def test_the_first_rule_that_a_log_supports_is_tuned(names: list[str]) -> None:
     assert tried.values[tried.best] == 1.0
     assert tried.values[0] == 0.0  # as the log has it
     assert float(numbers_of(params)["price"]) > 0.0
+
+
+class _SharesALink(_KeepsFastNodesFree):
+    """The second node, of another site, is quicker, and its transfers take less than they did in the log."""
+
+    def __init__(self, shared_waits: str) -> None:
+        self.encoding = SimpleNamespace(cluster=SimpleNamespace(pace=None, shared_waits=shared_waits))
+        home = {**NODES[1], "same_site": 1.0, "backlog": 0.0, "needed": 0.1, "free": 1.0, "run": 2.0}
+        self.seen = observation_of((home, {**home, "same_site": 0.0, "run": 1.0}), None)
+
+
+@pytest.mark.parametrize(("shared_waits", "worth"), [("site", 1.0), ("", 0.0)])
+def test_what_transfers_take_is_tuned_where_they_share_a_link(shared_waits: str, worth: float) -> None:
+    rules = {LEAST_EXPECTED_RESPONSE: rule_params(LEAST_EXPECTED_RESPONSE, latency=[0.0, 3.0, 0.0])}
+    twin: Any = _SharesALink(shared_waits)
+    _, tried = tune_rules(jax.random.key(0), twin, cast(Any, ()), cast(Any, ()), rules, 1)
+    assert tried.values[tried.best] == worth
