@@ -49,7 +49,7 @@ TOLLS = (0.0, 0.03, 0.1, 0.3)
 """What is tried next where runs slow each other, with the log's numbers and with the best ones so far. Where the
 logged behaviour evens crowds out, no slope is seen: nodes fill up again, however few ran there at the offer."""
 
-TRANSFERS = (1.0, 0.6, 0.35, 0.2)
+TRANSFERS = (1.0, 0.4, 2.0, 4.0)
 """Factors that are tried next where requests share what brings them to a node: what a transfer took in the log was for
 those that the log's scheduler had under way."""
 

@@ -108,7 +108,7 @@ class _SharesALink(_KeepsFastNodesFree):
 
 @pytest.mark.parametrize(("shared_waits", "worth"), [("site", 1.0), ("", 0.0)])
 def test_what_transfers_take_is_tuned_where_they_share_a_link(shared_waits: str, worth: float) -> None:
-    rules = {LEAST_EXPECTED_RESPONSE: rule_params(LEAST_EXPECTED_RESPONSE, latency=[0.0, 3.0, 0.0])}
+    rules = {LEAST_EXPECTED_RESPONSE: rule_params(LEAST_EXPECTED_RESPONSE, latency=[0.0, 2.0, 0.0])}
     twin: Any = _SharesALink(shared_waits)
     _, tried = tune_rules(jax.random.key(0), twin, cast(Any, ()), cast(Any, ()), rules, 1)
     assert tried.values[tried.best] == worth
