@@ -73,6 +73,6 @@ def cancelled_copies(rows: pa.Table) -> tuple[int, float]:
         kind = np.unique(kind * (int(codes.max(initial=0)) + 1) + codes, return_inverse=True)[1]
     kind = np.where(rows["agent"].is_valid().to_numpy(), kind, -1)
     finish_us = pc.cast(rows["finish"], pa.int64())
-    ended_s = 1e-6 * pc.cast(finish_us, pa.float64()).to_numpy(zero_copy_only=False)
+    ended_s = 1e-6 * pc.cast(finish_us, pa.float64(), safe=False).to_numpy(zero_copy_only=False)
     found = beyond_chance(kind, ended_s, cancelled, completed)
     return int(np.count_nonzero(cancelled)), float(found.sum())
