@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 ALIKE = ("agent", "service", "site")
-COLUMNS = (*ALIKE, "arrival", "start", "finish", "run_s", "status")
+COLUMNS = (*ALIKE, "finish", "status")
 CANCELLED = ("killed", "dropped", "failed")
 TOGETHER_S = 0.5
 """Ends so far apart are of one instant, for clocks of seconds."""
@@ -56,7 +56,7 @@ def _by_kind(
 
 
 def _near(ends_s: np.ndarray, at_s: np.ndarray) -> np.ndarray:
-    """[rows] bool: whether one of the ends is within `TOGETHER_S`."""
+    """[rows] 1 where one of the ends is within `TOGETHER_S`, else 0."""
     after = np.searchsorted(ends_s, at_s - TOGETHER_S)
     return (np.searchsorted(ends_s, at_s + TOGETHER_S, side="right") > after).astype(float)
 

@@ -14,6 +14,8 @@ The same of waits, by the requests that wait on other nodes as one arrives: wher
 share, or a dispatcher lets only so many begin, a request waits for others than those of its node.
 """
 
+from typing import Literal
+
 import numpy as np
 
 from evaluation.certify.forecasting import Forecast
@@ -62,23 +64,32 @@ def by_load_elsewhere(
 def running_on(nodes: np.ndarray, forecast: Forecast) -> np.ndarray:
     """[rows, nodes] requests that run on each node as the row's run begins, itself not counted; 0 where it has none."""
     start_s, ends_s = forecast.start_s, forecast.ended_s if len(forecast.ended_s) else forecast.finish_s
-    asked_s = np.nan_to_num(start_s, nan=-np.inf)
-    found = np.zeros((len(start_s), len(nodes)), np.int32)
-    for place, node in enumerate(nodes):
-        here = (forecast.node == node) & np.isfinite(start_s) & np.isfinite(ends_s)
-        begun = np.searchsorted(np.sort(start_s[here]), asked_s)
-        found[:, place] = begun - np.searchsorted(np.sort(ends_s[here]), asked_s, side="right")
-    return np.maximum(found, 0)
+    return _between(nodes, forecast.node, start_s, ends_s, np.nan_to_num(start_s, nan=-np.inf), side="right")
 
 
 def waiting_on(nodes: np.ndarray, forecast: Forecast) -> np.ndarray:
     """[rows, nodes] requests that wait on each node as the row arrives, itself not counted."""
-    found = np.zeros((len(forecast.arrival_s), len(nodes)), np.int32)
-    for place, node in enumerate(nodes):
-        here = (forecast.node == node) & np.isfinite(forecast.start_s)
-        come = np.searchsorted(np.sort(forecast.arrival_s[here]), forecast.arrival_s)
-        begun = np.searchsorted(np.sort(forecast.start_s[here]), forecast.arrival_s)
-        found[:, place] = come - begun
+    return _between(
+        nodes, forecast.node, forecast.arrival_s, forecast.start_s, forecast.arrival_s, side="left"
+    )
+
+
+def _between(
+    nodes: np.ndarray,
+    node: np.ndarray,
+    from_s: np.ndarray,
+    to_s: np.ndarray,
+    at_s: np.ndarray,
+    side: Literal["left", "right"],
+) -> np.ndarray:
+    """[rows, nodes] requests that are on each node between two instants of theirs at an instant [rows]; `side`: "right"
+    where those whose second instant it is are no longer."""
+    found = np.zeros((len(at_s), len(nodes)), np.int32)
+    known = np.isfinite(from_s) & np.isfinite(to_s)
+    for place, one in enumerate(nodes):
+        here = known & (node == one)
+        begun = np.searchsorted(np.sort(from_s[here]), at_s)
+        found[:, place] = begun - np.searchsorted(np.sort(to_s[here]), at_s, side=side)
     return np.maximum(found, 0)
 
 

@@ -6,6 +6,7 @@ from functools import partial
 
 from evaluation.problems.orchestration.bench import Entrants
 from evaluation.problems.orchestration.references import PLANNED_TUNED
+from evaluation.problems.orchestration.rivals import planner_with
 from evaluation.reproduction.orchestration_pairs import GPG_TUNED
 from logs_schema.errors import ConfigError
 from logs_schema.progress import Progress
@@ -21,13 +22,12 @@ from offline_rl.recipes.slot_training import (
     train_orchestration,
     tuned_plan,
 )
-from offline_rl.rules.orchestration.planned import ADVICE, PlannedConfig, planned
+from offline_rl.rules.orchestration.planned import ADVICE, PlannedConfig
 from twin.orchestration.centralised import centrally
 from twin.orchestration.edge_cloud import EdgeCloud
 from twin.orchestration.fit import FittedCluster
 from twin.orchestration.frame_config import FrameConfig
 from twin.orchestration.frame_mechanics import Dispatch, observing
-from twin.orchestration.learned import learned_forecast
 from twin.orchestration.orchestrator import Orchestrate
 
 NOTHING = "none"
@@ -90,19 +90,14 @@ def _changing(
 
 
 def _tune(budget: TrainingBudget, fitted: FittedCluster, seed: int, progress: Progress) -> Entrants:
-    plan = tuned_plan(fitted, budget, seed, progress)
-
-    def orchestrate(case: EdgeCloud, frames: FrameConfig, _dispatch: Dispatch) -> Orchestrate:
-        return planned(fitted.as_known(case), learned_forecast(fitted.edge, fitted.tables), frames, plan)
-
-    return Entrants(orchestration={PLANNED_TUNED: orchestrate}, indifferent=frozenset({PLANNED_TUNED}))
+    rule = planner_with(fitted, tuned_plan(fitted, budget, seed, progress))
+    return Entrants(orchestration={PLANNED_TUNED: rule}, indifferent=frozenset({PLANNED_TUNED}))
 
 
 def _correct_tuned(budget: TrainingBudget, fitted: FittedCluster, seed: int, progress: Progress) -> Entrants:
     plan = tuned_plan(fitted, budget, seed, progress)
-    return _changing(
-        GPG_TUNED, fitted, train_orchestration("gpg", fitted, budget, seed, progress, plan=plan), plan
-    )
+    trained = train_orchestration("gpg", fitted, budget, seed, progress, plan=plan)
+    return _changing(GPG_TUNED, fitted, trained, plan)
 
 
 def _learn_both(

@@ -147,10 +147,8 @@ def _unevenly(fitted: FittedCluster, num_streams: int) -> Dispatch:
 
 def _planned_by_slots(fitted: FittedCluster, plan: PlannedConfig, begin_s: Array) -> Orchestrator:
     """The planned deployment as slots ask for it: it reads the clock, the nodes and the deployment alone."""
-    forecast, by_forecast = (
-        learned_forecast(fitted.edge, fitted.tables),
-        replace(plan, follows=False, draws=True),
-    )
+    forecast = learned_forecast(fitted.edge, fitted.tables)
+    by_forecast = replace(plan, follows=False, draws=True)
     rule = planned(fitted.edge, forecast, fitted.frames, by_forecast, begin_s)
 
     def orchestrate(key: Array, state: SlotState) -> Orchestration:

@@ -120,15 +120,13 @@ def tune_rules(
 
     candidates = _candidates(rule, plain)
     best, tuned = best_of(key, candidates)
-    num_before = float(len(candidates).bit_length() - 1)
-    if _is_crowded(plain) or twin.encoding.cluster.pace is not None:
-        key = jax.random.fold_in(key, len(candidates))
-        further = _with_tolls(rule, [best, rules[rule]])
+    num_before, cluster = float(len(candidates).bit_length() - 1), twin.encoding.cluster
+    tolls = [_with_tolls] if _is_crowded(plain) or cluster.pace is not None else []
+    transfers = [_with_transfers] if cluster.shared_waits else []
+    for varied in (*tolls, *transfers):
+        key, further = jax.random.fold_in(key, len(candidates)), varied(rule, [best, rules[rule]])
         best, tuned = best_of(key, further, num_before)
         num_before += len(further).bit_length() - 1
-    if twin.encoding.cluster.shared_waits:
-        key = jax.random.fold_in(key, len(candidates))
-        best, tuned = best_of(key, _with_transfers(rule, [best, rules[rule]]), num_before)
     return {TUNED[rule]: best}, tuned
 
 

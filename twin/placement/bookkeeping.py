@@ -70,8 +70,8 @@ class PlacementConfig:
     view: str = "summary"
 
 
-def empty_table(num_nodes: int, depth: int, streams: tuple[int, ...], of: type | None = None) -> InFlight:
-    """A table of requests in flight with nothing in it; leaves [nodes, depth, *streams]; `of`: the type of ranks."""
+def empty_table(num_nodes: int, depth: int, streams: tuple[int, ...], ranks: type | None = None) -> InFlight:
+    """A table of requests in flight with nothing in it; leaves [nodes, depth, *streams], ranks of type `ranks`."""
     shape = (num_nodes, depth, *streams)
     never = jnp.full(shape, jnp.inf, jnp.float32)
     zero = jnp.zeros(shape, jnp.float32)
@@ -85,7 +85,7 @@ def empty_table(num_nodes: int, depth: int, streams: tuple[int, ...], of: type |
         mean_run_s=zero,
         service=jnp.zeros(shape, jnp.int32),
         demand=jnp.zeros((NUM_RESOURCES, *shape), jnp.float32),
-        rank=None if of is None else jnp.zeros(shape, of),
+        rank=None if ranks is None else jnp.zeros(shape, ranks),
     )
 
 

@@ -7,7 +7,7 @@ from evaluation.problems.orchestration.bench import Entrants
 from evaluation.problems.orchestration.references import LOOKAHEAD, PLANNED, planning
 from offline_rl.contract import EXPECTED_ON_TIME
 from offline_rl.rules.orchestration.expected_on_time import dispatch_rule
-from offline_rl.rules.orchestration.planned import load_levels
+from offline_rl.rules.orchestration.planned import PlannedConfig, load_levels, planned
 from twin.orchestration.centralised import centrally
 from twin.orchestration.chance import Chance
 from twin.orchestration.edge_cloud import EdgeCloud
@@ -47,6 +47,14 @@ def rivals(fitted: FittedCluster) -> Entrants:
         {name: planner(name) for name in (PLANNED, LOOKAHEAD)},
         fitted.edge.cluster,
     )
+
+
+def planner_with(
+    fitted: FittedCluster, plan: PlannedConfig
+) -> Callable[[EdgeCloud, FrameConfig, Dispatch], Orchestrate]:
+    """Makes the planned deployment with numbers of its own; it does not depend on who dispatches."""
+    forecast = learned_forecast(fitted.edge, fitted.tables)
+    return lambda case, frames, _dispatch: planned(fitted.as_known(case), forecast, frames, plan)
 
 
 def central_rivals(fitted: FittedCluster, delay_s: float) -> Entrants:

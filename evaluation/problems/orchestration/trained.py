@@ -8,14 +8,14 @@ import jax
 
 from evaluation.problems.orchestration.bench import STATIC, Entrants, Pair
 from evaluation.problems.orchestration.references import PLANNED, PLANNED_TUNED
-from evaluation.problems.orchestration.rivals import CENTRAL, CENTRAL_RULE, central_rivals
+from evaluation.problems.orchestration.rivals import CENTRAL, CENTRAL_RULE, central_rivals, planner_with
 from logs_schema.product import read_manifest
 from offline_rl.networks import near_best_policy
 from offline_rl.orchestration.stepwise_actor import stepwise_policy
 from offline_rl.recipes.slot_learners import RESIDUAL, RESIDUAL_CENTRAL, residual
 from offline_rl.recipes.slot_training import corrected_plan, dispatch_example, orchestrating, shown_plan
 from offline_rl.rules.orchestration.expected_on_time import RULE_MARGIN, rule_params
-from offline_rl.rules.orchestration.planned import PlannedConfig, planned
+from offline_rl.rules.orchestration.planned import PlannedConfig
 from offline_rl.rules.orchestration.tuned_plan import with_numbers
 from twin.arrays import load_arrays
 from twin.contracts import PyTree
@@ -24,7 +24,6 @@ from twin.orchestration.edge_cloud import EdgeCloud
 from twin.orchestration.fit import FittedCluster
 from twin.orchestration.frame_config import FrameConfig
 from twin.orchestration.frame_mechanics import Dispatch, observing
-from twin.orchestration.learned import learned_forecast
 from twin.orchestration.orchestrator import Orchestrate
 from twin.orchestration.persistence import load_fitted
 
@@ -92,17 +91,10 @@ def trained_pair(policy: Path) -> TrainedPair:
     def orchestrate(case: EdgeCloud, frames: FrameConfig, _dispatch: Dispatch) -> Orchestrate:
         return orchestrating(shown_plan(fitted, fitted.as_known(case), frames, plan=plan), changes)
 
-    def by_plan(case: EdgeCloud, frames: FrameConfig, _dispatch: Dispatch) -> Orchestrate:
-        forecast = learned_forecast(fitted.edge, fitted.tables)
-        return planned(fitted.as_known(case), forecast, frames, plan)
-
+    own = {GPG: orchestrate, PLANNED_TUNED: planner_with(fitted, plan)}
     entrants = Entrants(
         {pair.dispatch: dispatch} if pair.dispatch in LEARNED else {},
-        {
-            name: rule
-            for name, rule in ((GPG, orchestrate), (PLANNED_TUNED, by_plan))
-            if name == pair.orchestration
-        },
+        {name: rule for name, rule in own.items() if name == pair.orchestration},
         delay_s={} if delay_s is None else {RESIDUAL_CENTRAL: delay_s},
     )
     if delay_s is None:
