@@ -53,6 +53,7 @@ def test_a_young_replica_costs_work_until_it_is_warm(cold_laws):
     np.testing.assert_allclose(np.array(work), np.repeat(expected[:, None], 2, axis=1), rtol=1e-4)
 
 
+@pytest.mark.slow
 def test_replicas_of_another_size_are_new_ones(cold_laws):
     response = twin_response(cold_laws, CONFIG, LIMITS, np.full(40, 20.0, np.float32), 10, begin([2.0, 6.0]))
     problem = autoscaling_problem(CONFIG, LIMITS, cost_under_slo())

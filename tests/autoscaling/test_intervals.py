@@ -40,6 +40,7 @@ def cut(log, rows=ROWS):
     )
 
 
+@pytest.mark.slow
 def test_small_changes_of_cores_count_in_the_interval_in_which_they_are_granted():
     twin, log = fit_application(LOG, LawsConfig(members=1, updates=100)), cut(LOG)
     is_more = np.arange(len(log.time_s)) % 2 == 1

@@ -62,7 +62,7 @@ def test_every_policy_is_judged_on_every_shift_that_the_log_has(products: dict[s
     knowing = KNOWING[0].name
     assert comparison.cell("replay", 0, knowing, "on_time") is None
     assert comparison.cell("truth", 30, knowing, "on_time") is not None
-    for judge in ("replay", "twin of shifted days", "training twin"):
+    for judge in ("replay", "training twin"):
         for shift, says in ((0, True), (30, False)):
             found = comparison.cell(judge, shift, "twin", "on_time")
             assert (found is not None and found.value is not None) == says, (judge, shift)

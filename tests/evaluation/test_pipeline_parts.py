@@ -28,7 +28,7 @@ from logs_schema.progress import SilentProgress
 from offline_rl.recipes.config import TrainingConfig
 from offline_rl.recipes.schedulers import Schedulers, load_schedulers
 from offline_rl.recipes.training import start_of, train_contenders
-from tests.evaluation.tiny_job import KNOWING, TINY, do, make_small
+from tests.evaluation.tiny_job import KNOWING, TINY, WITH_SHIFTED, do, make_small
 from twin.placement.model import PlacementTwin, fit_twin
 
 
@@ -38,6 +38,8 @@ def test_tasks_make_what_one_process_makes(
 ) -> None:
     """The tasks of seeds, judges and parts of the certificate, run here one by one: the same products, every byte."""
     make_small(monkeypatch)
+    shutil.copytree(products["archive"].parents[1], tmp_path / "one")
+    made = do(tmp_path / "one", WITH_SHIFTED)
     ran: list[str] = []
 
     @contextmanager
@@ -49,9 +51,13 @@ def test_tasks_make_what_one_process_makes(
         yield run_tasks
 
     monkeypatch.setattr("evaluation.jobs.unfinished.tasks_on", here)
-    found = do(tmp_path, replace(TINY, engine=EngineConfig(workers=2)))
+    found = do(tmp_path / "tasks", replace(WITH_SHIFTED, engine=EngineConfig(workers=2)))
     for step in ("certificate", "policy", "comparison", "bundle"):
-        assert read_manifest(found[step]).content_hash == read_manifest(products[step]).content_hash, step
+        assert read_manifest(found[step]).content_hash == read_manifest(made[step]).content_hash, step
+    judged = load_comparison(made["comparison"])
+    for shift, says in ((0, True), (30, False)):
+        cell = judged.cell("twin of shifted days", shift, "twin", "on_time")
+        assert (cell is not None and cell.value is not None) == says
     judges = ("truth", "replay", "twin of shifted days", "training twin", "off policy")
     assert {"train: seed 3", *(f"judge: {judge}" for judge in judges)} <= set(ran)
     assert sum(one.startswith("certify") for one in ran) == 3
@@ -210,9 +216,9 @@ def test_twins_of_shifted_days_fitted_beside_the_training_are_those_fitted_alone
     archive, twin = Archive(products["archive"] / "archive"), PlacementTwin.load(products["twin"])
     (shift,) = answerable(plan_of(archive, twin.encoding.train_days, TINY.shifts))
     key = jax.random.fold_in(jax.random.key(TINY.judge.seed), shift.shift_days)
-    config = replace(twin.config, num_steps=TINY.judge.num_fit_steps)
+    config = replace(twin.config, num_steps=WITH_SHIFTED.judge.num_fit_steps)
     alone = fit_twin(key, archive, twin.encoding, shift.days, config, num_steps=TINY.days.num_steps)
-    begun = fit_beside(archive.path, products["twin"], TINY).result()
+    begun = fit_beside(archive.path, products["twin"], WITH_SHIFTED).result()
     assert list(begun) == [shift.name]
     jax.tree.map(np.testing.assert_array_equal, begun[shift.name].model, alone.model)
     assert len(begun[shift.name].report.train_log_likelihood) == config.num_steps // config.evaluate_every

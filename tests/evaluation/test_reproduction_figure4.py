@@ -98,6 +98,7 @@ def test_parts_share_their_shapes_and_hold_every_request_once(how):
     assert all(np.isfinite(one.carried.fate.finish_s[:, 0]).any() for one in windows[1:])
 
 
+@pytest.mark.slow
 def test_a_part_with_too_few_requests_is_named(log, how):
     held = read_day(log, how.encoding, TINY.simulated_day)
     with pytest.raises(ConfigError, match="of 40 of the day holds"):

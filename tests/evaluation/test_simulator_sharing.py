@@ -63,7 +63,8 @@ def test_the_response_under_sharing_does_not_feel_the_law_of_the_runs(law):
     check(simulated(world, "random", num_streams=48, seed=1), world.services[0].work_s)
 
 
-@pytest.mark.parametrize("limit", [pytest.param(2, marks=pytest.mark.slow), 3])
+@pytest.mark.slow
+@pytest.mark.parametrize("limit", [2, 3])
 def test_finishes_equal_those_of_sharing_written_by_hand(limit):
     """Two cores shared by at most `limit`; where nobody meets anybody, a run takes what was drawn."""
     num_cores = 2

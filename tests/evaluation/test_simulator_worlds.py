@@ -125,6 +125,7 @@ def random_days():
     return simulated(SMALL, "random", num_streams=16)
 
 
+@pytest.mark.slow
 def test_arrivals_follow_the_daily_cycle(random_days):
     edges = np.linspace(0.0, SMALL.day_s, 13)
     counts, _ = np.histogram(random_days.arrival_s[random_days.live], edges)

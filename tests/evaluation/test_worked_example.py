@@ -97,6 +97,7 @@ def test_the_bundle_decides_as_the_best_does_away_from_where_edges_are_equal(mad
         load(made / "bundle")
 
 
+@pytest.mark.slow
 def test_without_its_line_the_problem_is_not_known(made: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(f"train {made}/twin --out {made}/again".split()) == 2
     assert "of the unknown problem 'batches'" in capsys.readouterr().err
@@ -104,6 +105,7 @@ def test_without_its_line_the_problem_is_not_known(made: Path, capsys: pytest.Ca
     assert "there is no problem 'batches'" in capsys.readouterr().err
 
 
+@pytest.mark.slow
 def test_parts_that_a_kit_lacks_are_named(
     made: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -121,6 +123,7 @@ def test_parts_that_a_kit_lacks_are_named(
     )
 
 
+@pytest.mark.slow
 def test_training_does_not_point_to_a_comparison_that_is_not_there(
     made: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -38,7 +38,7 @@ TINY = RunConfig(
     judge=JudgeConfig(
         copies=2,
         num_steps=64,
-        num_fit_steps=20,
+        num_fit_steps=0,
         off_policy_updates=0,
         num_true_days=6,
         baselines=("random", "least_loaded", "least_expected_delay"),
@@ -46,7 +46,8 @@ TINY = RunConfig(
     intervals=IntervalConfig(num_replicates=200),
 )
 
-
+WITH_SHIFTED = replace(TINY, judge=replace(TINY.judge, num_fit_steps=20))
+"""With the judge that costs the most to compile: the twins of shifted days."""
 RULES, KNOWING = TINY.judge.compared(), TINY.judge.compared_in_truth()
 """Few, since each is one more branch of every judge's program; `test_judging` has all of them in one."""
 

@@ -23,13 +23,9 @@ NAMES = [
     for name in algorithms.__all__
     if not name.endswith("Config") and name not in (*CONTINUOUS, *STEPWISE)
 ]
-BY_COST = [
-    pytest.param(
-        name, marks=[pytest.mark.slow] * (name in ("advantage_weighted", "cmmac", "ddpg", "implicit_q"))
-    )
-    for name in NAMES
-]
-"""All of them; quick are those whose steps compile in a second or two."""
+COSTLY = ("advantage_weighted", "cmmac", "conservative_q", "ddpg", "implicit_q", "td3_bc_choices")
+"""Their steps take more than a second or two to compile."""
+BY_COST = [pytest.param(name, marks=[pytest.mark.slow] * (name in COSTLY)) for name in NAMES]
 KEY = jax.random.key(0)
 
 

@@ -119,7 +119,8 @@ def test_after_an_end_for_good_the_discount_is_zero_and_the_next_decision_is_not
     np.testing.assert_array_equal(np.asarray(cut.weight)[0], logged(ends=False).active[1:, 0])
 
 
-@pytest.mark.parametrize("name", ["ppo", pytest.param("advantage_weighted", marks=pytest.mark.slow)])
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["ppo", "advantage_weighted"])
 def test_the_last_request_of_a_window_is_not_valued_twice(name):
     """After it the clock stands still and the request stays in hand: the value that follows holds its reward."""
     walks = logged(ends=False, num_steps=4)

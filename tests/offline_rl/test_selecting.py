@@ -38,6 +38,7 @@ def best_at(count):
     return lambda state: -abs(float(state["count"]) - count)
 
 
+@pytest.mark.slow
 def test_the_best_look_is_kept():
     found = train_selecting(KEY, walking(), EXPERIENCE, 20, best_at(6), updates_per_look=3)
     assert float(found.best["count"]) == 6

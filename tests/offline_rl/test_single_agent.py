@@ -63,6 +63,7 @@ def test_ddpg_finds_the_choice_that_pays_later():
     assert np.isfinite(np.asarray(info.value_loss)).all()
 
 
+@pytest.mark.slow
 def test_the_value_of_ddpg_is_moved_towards_its_defining_equation():
     """The loss of a first update, by hand from the parameters as they were."""
     config = DDPGConfig(**{**CONFIG.__dict__, "updates": 1, "capacity": 1, "batch": 4})
@@ -160,6 +161,7 @@ def test_what_is_earned_between_a_seat_s_decisions_moves_the_value_of_cmmac_and_
     assert max(jax.tree.leaves(away.actor)) < 1e-5
 
 
+@pytest.mark.slow
 def test_what_every_step_earns_alike_moves_no_decision_of_cmmac():
     algorithm = cmmac(EXAMPLE, CMMACConfig(num_minibatches=1, actor_hidden=(8,), critic_hidden=(8,)))
     trajectory, _ = deciding_every_second_step()

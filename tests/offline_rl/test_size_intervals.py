@@ -43,6 +43,7 @@ def mean_wait(arrival, run):
     return float(np.mean(walk - np.minimum.accumulate(walk)))
 
 
+@pytest.mark.slow
 def test_two_servers_wait_as_pollaczek_and_khinchine_say_far_less_than_at_random():
     """Poisson arrivals of bounded Pareto sizes; the cut is where each side has half of the work."""
     rng = np.random.default_rng(0)

@@ -116,6 +116,7 @@ def few(num_nodes=3):
     return view, stepwise_actor(view, lambda seen, _: seen, (0, 0, 0), NUM_CHANGES, SMALL)
 
 
+@pytest.mark.slow
 def test_probabilities_of_all_pairs_of_changes_add_up_to_one():
     """By enumeration: no node twice, nothing impossible; what is asked for first moves what comes second."""
     view, actor = few()

@@ -111,6 +111,7 @@ def test_a_training_that_is_kept_is_killed_and_goes_on_as_one_in_one_go(tmp_path
     assert_same_bits(found, train_kept(KEY, algorithm, experience, 5, None))
 
 
+@pytest.mark.slow
 def test_divergence_stops_between_chunks_and_keeps_what_was_good(tmp_path):
     file = tmp_path / "checkpoint.npz"
     experience = in_twin(ENVIRONMENT, 2, (2,))

@@ -64,6 +64,7 @@ def test_training_asks_for_a_passed_certificate_or_force(queue_made, tmp_path, c
     assert not (tmp_path / "policy").exists()
 
 
+@pytest.mark.slow
 def test_the_index_is_the_one_that_the_log_itself_teaches(trained):
     folder, own = trained
     policy, twin = load_queue_policy(own / "policy"), load_queue_twin(folder / "twin")
@@ -108,6 +109,7 @@ def test_rules_and_index_are_compared_and_the_certificate_is_mentioned(trained, 
     assert "ranks of 16 policies, twin against replay, 7d" in capsys.readouterr().out
 
 
+@pytest.mark.slow
 def test_the_index_is_exported_with_what_is_known_of_its_twin(trained, tmp_path, capsys):
     folder, own = trained
     assert run("export", own / "policy", "--out", tmp_path / "bundle") == 0
@@ -206,6 +208,7 @@ def test_a_rule_or_what_won_a_comparison_is_exported(trained, tmp_path, capsys):
     assert "only the policy of a queue" in capsys.readouterr().err
 
 
+@pytest.mark.slow
 def test_what_does_not_belong_together_is_refused(trained, tmp_path, capsys):
     folder, own = trained
     assert run("fit", folder / "archive", "--processors", 24, "--out", tmp_path / "wide") == 0
@@ -220,6 +223,7 @@ def test_what_does_not_belong_together_is_refused(trained, tmp_path, capsys):
         load_queue_policy(tmp_path / "placing")
 
 
+@pytest.mark.slow
 def test_shifts_beyond_the_log_are_left_out_by_name(trained, tmp_path):
     folder, _ = trained
     jobs, twin = read_jobs(Archive(folder / "archive")), load_queue_twin(folder / "twin")
@@ -234,8 +238,8 @@ def test_shifts_beyond_the_log_are_left_out_by_name(trained, tmp_path):
         weeks_after(jobs, twin.anchor + 60, config, twin.num_days)
 
 
-def test_generated_days_are_an_archive_that_replays_to_its_own_waits(trained, tmp_path, capsys):
-    folder, _ = trained
+def test_generated_days_are_an_archive_that_replays_to_its_own_waits(queue_made, tmp_path, capsys):
+    folder, _ = queue_made
     for name in ("one", "two"):
         words = (folder / "twin", "--days", 14, "--seed", 3, "--policy", "sjf+easy", "--out", tmp_path / name)
         assert run("generate", *words) == 0

@@ -279,7 +279,7 @@ def test_one_stream_alone_vmapped_or_beside_others_is_the_same(case):
         assert_same(streams_of(beside, stream), alone(streams_of(actions, stream)), rtol=case.rounding)
 
 
-@every_case
+@of_cases("toy")
 def test_a_longer_rollout_begins_as_the_shorter_one(case):
     """Nothing decided later changes what was seen before; at most more is settled."""
     actions, run = random_actions(case), along(case.fixed)

@@ -53,6 +53,7 @@ def drawn_log(seed):
     return agent, arrival_s, finish_s, status, deadline_s
 
 
+@pytest.mark.slow
 def test_the_log_and_the_account_of_a_twin_agree():
     agent, arrival_s, finish_s, status, deadline_s = drawn_log(0)
     of_log = discontent_along(agent, np.zeros(NUM_ROWS), arrival_s, finish_s, status, deadline_s)

@@ -216,6 +216,7 @@ def replayed(windows: Windows, table: ReplayTable) -> Trajectory:
     return follow(jax.random.key(0), system, jnp.maximum(windows.node, 0)[:, None], (2,))
 
 
+@pytest.mark.slow
 @given(seed=st.integers(0, 10_000), gap_s=st.integers(0, 4), run_s=st.integers(1, 60))
 def test_every_decision_is_accounted_for(seed: int, gap_s: int, run_s: int) -> None:
     """Whatever the log: a decision is settled unless its end is unknown or its node was full; none is lost or twice."""

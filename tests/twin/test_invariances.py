@@ -55,6 +55,7 @@ def same_outcomes(one: Trajectory, other: Trajectory, where: np.ndarray) -> None
         np.testing.assert_array_equal(a[settled], b[settled])
 
 
+@pytest.mark.slow
 def test_permuting_nodes_permutes_results(rows: EncodedRows, plain: Trajectory) -> None:
     cluster, order = made_cluster(), np.array([2, 0, 3, 1])
     place_of = np.argsort(order)

@@ -127,6 +127,7 @@ def test_longer_windows_end_where_a_stretch_of_the_log_does(archive: Archive) ->
     assert alone.length.tolist() == [16]
 
 
+@pytest.mark.slow
 def test_episodes_are_as_long_as_wanted_or_as_the_log_allows(archive: Archive) -> None:
     days, encoding = archive.days("requests")[:1], fit_encoding(archive, archive.days("requests"))
     (short,) = training_windows(archive, encoding, days, num_steps=16, strides=(8,), most=MOST)
@@ -195,6 +196,7 @@ def test_each_row_group_is_read_once_for_what_its_requests_hold_later(
     assert max(reads.count(name) for name in reads) == 2  # for its own pieces, and for all later ones
 
 
+@pytest.mark.slow
 def test_of_many_nodes_fewer_requests_are_judged(archive: Archive, monkeypatch: pytest.MonkeyPatch) -> None:
     day = archive.days("requests")[-1]
     encoding = fit_encoding(archive, archive.days("requests")[:-1])

@@ -164,6 +164,7 @@ def test_fates_are_those_of_the_loop(places: int) -> None:
     np.testing.assert_allclose(finish_s[0, :, 0], wanted_finish_s, rtol=1e-3, atol=0.01)
 
 
+@pytest.mark.slow
 def test_answers_count_works_from_the_tables_and_policies_run_times_from_what_was_seen() -> None:
     """Runs on the first node have taken e times as long as by the tables."""
     cluster, state = limited_cluster(1), state_of(jax.tree.map(np.array, empty_table(4, 8, ())), 5.0)

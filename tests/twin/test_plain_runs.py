@@ -59,6 +59,7 @@ def settled(seen: Array, usual: Array, observed: Observed, learned: float) -> tu
     return members, plain, share
 
 
+@pytest.mark.slow
 def test_the_plain_mixture_is_that_of_the_rows() -> None:
     """Drawn anew from it, runs have the mean and the scatter of the log's."""
     seen, usual, observed = rows(slope=0.0)
@@ -82,6 +83,7 @@ def test_what_a_network_found_by_chance_is_dropped() -> None:
     np.testing.assert_allclose(layer["bias"][:, RUN], np.tile(plain[RUN], (MEMBERS, 1)))
 
 
+@pytest.mark.slow
 def test_what_runs_depend_on_is_kept() -> None:
     members, _, share = settled(*rows(slope=0.5), 0.5)
     assert share == 1.0

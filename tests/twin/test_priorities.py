@@ -27,7 +27,8 @@ def ranked_cluster(preempts: bool = True) -> Cluster:
     )
 
 
-@pytest.mark.parametrize("preempts", [True, pytest.param(False, marks=pytest.mark.slow)])
+@pytest.mark.slow
+@pytest.mark.parametrize("preempts", [True, False])
 def test_the_array_code_agrees_with_the_loop(preempts: bool) -> None:
     encoding = made_encoding(ranked_cluster(preempts), reward="response")
     rows = made_rows(np.random.default_rng(3), encoding.cluster, 96)

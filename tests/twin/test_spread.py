@@ -66,6 +66,7 @@ def test_a_wrong_width_is_put_right(factor: float) -> None:
     np.testing.assert_allclose(np.exp(bias[:, [WAIT_SCALES.start, RUN_SCALES.start]]), SCALE, rtol=0.1)
 
 
+@pytest.mark.slow
 def test_members_that_are_each_right_are_together_too_wide() -> None:
     """Each is as wide as the truth and its own error make it; together they know the place better than that."""
     error = SCALE  # as much as the truth scatters
@@ -81,6 +82,7 @@ def test_rows_without_weight_say_nothing() -> None:
     assert factors[1] == pytest.approx(1.0, abs=0.11)
 
 
+@pytest.mark.slow
 def test_waits_that_are_all_nothing_leave_the_width_as_it_is() -> None:
     _, factors = settled(members(SCALE), observed=rows()._replace(wait_s=np.zeros(ROWS)))
     assert factors[0] == 1.0

@@ -78,6 +78,7 @@ def test_a_poisson_process_comes_out_as_one() -> None:
     assert abs(np.mean([one.autocorrelation for one in statistics])) < 0.03
 
 
+@pytest.mark.slow
 def test_crowds_come_and_stay() -> None:
     logged = crowds(seed=2)
     real = of_days(logged)
