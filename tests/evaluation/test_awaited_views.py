@@ -26,7 +26,7 @@ def test_another_encoding_is_told_of_the_same_request_at_every_step():
         encoding.cluster, encoding.problem.depth, awaited_arrivals(windows), answering()
     )
     system = environment(shown, answered(response))
-    played = rollout(jax.random.key(0), system, first_legal, NUM_STEPS, (2,))
+    played = jax.jit(lambda key: rollout(key, system, first_legal, NUM_STEPS, (2,)))(jax.random.key(0))
     own, other = (np.asarray(leaf)[:, 0] for leaf in played.observation)
     np.testing.assert_array_equal(own, other)
     assert (own != windows.request.deadline_s).any(), "the episode is in the log's order: this tests nothing"

@@ -185,7 +185,8 @@ def test_logged_decisions_and_works_are_the_log_again() -> None:
 
     answers = with_moved_fates(cluster, Answers(lambda _key, _streams: None, at_once))
     system = answered_environment(windows, encoding, with_logged_luck(answers, windows))
-    found = follow(jax.random.key(0), system, jnp.asarray(windows.node)[:, None], (windows.num_windows,))
+    nodes = jnp.asarray(windows.node)[:, None]
+    found = jax.jit(lambda key: follow(key, system, nodes, (windows.num_windows,)))(jax.random.key(0))
     seen = windows.fate.finish_s <= windows.arrival_s[-1]
     assert seen.sum() > 48
     assert np.asarray(found.settled[:, 0])[seen].all()

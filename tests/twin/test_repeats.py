@@ -80,9 +80,10 @@ def arrivals_of(status: int, *, repeats: bool = True, num_steps: int = 40) -> li
     """When requests arrived in either of two windows."""
     encoding, windows = repeating_windows()
     system = answered_environment(windows, encoding, answering(status), reacts=repeats)
-    played = rollout(
-        jax.random.key(0), system, lambda _key, _seen, legal: jnp.argmax(legal, 0), num_steps, (2,)
+    play = jax.jit(
+        lambda key: rollout(key, system, lambda _key, _seen, legal: jnp.argmax(legal, 0), num_steps, (2,))
     )
+    played = play(jax.random.key(0))
     return [np.asarray(played.decision_info.arrival_s)[played.active[:, 0, one], 0, one] for one in (0, 1)]
 
 

@@ -9,6 +9,7 @@ import pytest
 
 from tests.twin.closed_logs import NUM_STEPS, answering, first_legal, is_refused, log_of, logged, run_of
 from tests.twin.made import made_cluster, made_encoding
+from twin.contracts import Environment, Trajectory
 from twin.environment import environment
 from twin.placement.awaited_arrivals import awaited_arrivals, in_logged_order, reordered
 from twin.placement.bookkeeping import placement
@@ -46,6 +47,11 @@ def test_think_times_are_from_an_end_to_the_next_request_of_the_agent():
     np.testing.assert_array_equal(found, [1.0, np.inf, -3.0, 1.0, np.inf, np.inf])
 
 
+def first_legal_played(system: Environment, num_steps: int, width: int) -> Trajectory:
+    """An episode of `width` streams, compiled as a whole."""
+    return jax.jit(lambda key: rollout(key, system, first_legal, num_steps, (width,)))(jax.random.key(0))
+
+
 def by_plain_loop(windows: Windows, column: int) -> list[tuple[float, int]]:
     """When the requests of a window come, and their numbers, event by event."""
     number = np.asarray(windows.request.deadline_s)[:, column]
@@ -65,11 +71,11 @@ def by_plain_loop(windows: Windows, column: int) -> list[tuple[float, int]]:
     return found
 
 
-@pytest.mark.parametrize("seed", range(2))
+@pytest.mark.parametrize("seed", [0, pytest.param(1, marks=pytest.mark.slow)])
 def test_requests_come_as_in_a_plain_loop(seed):
     encoding, windows = logged(seed)
     system = answered_environment(windows, encoding, answering(), reacts=True)
-    played = rollout(jax.random.key(0), system, first_legal, NUM_STEPS + 3, (2,))
+    played = first_legal_played(system, NUM_STEPS + 3, 2)
     for column in range(2):
         active = np.asarray(played.active)[:, 0, column]
         assert active.sum() == windows.length[column]
@@ -98,7 +104,7 @@ def test_in_place_all_come_as_logged():
     arrivals = awaited_arrivals(windows, in_place=jnp.bool_(True))
     response = drawn_response(encoding.cluster, encoding.problem.depth, arrivals, answering())
     system = environment(placement(encoding.cluster, encoding.problem), response)
-    played = rollout(jax.random.key(0), system, first_legal, NUM_STEPS, (2,))
+    played = first_legal_played(system, NUM_STEPS, 2)
     np.testing.assert_allclose(played.decision_info.arrival_s[:, 0], windows.arrival_s)
 
 
@@ -113,7 +119,7 @@ def test_ends_that_are_put_off_put_off_what_awaits_them():
 
     answers = answering()._replace(moved_fates=moved_fates)
     system = answered_environment(windows, encoding, answers, reacts=True)
-    played = rollout(jax.random.key(0), system, first_legal, NUM_STEPS, (1,))
+    played = first_legal_played(system, NUM_STEPS, 1)
     finish_s = np.asarray(played.outcome.finish_s)[:, 0, 0]
     info = jax.tree.map(lambda leaf: np.asarray(leaf)[..., 0, 0], played.decision_info)
     refused = is_refused(info.deadline_s)
