@@ -89,7 +89,11 @@ def _cut(
             cut.append(part)
     if not cuts[0]:
         return [], missing
-    return [cut[0] if len(cut) == 1 else joined(cut) for cut in cuts], None
+    whole = []
+    while cuts:  # the parts of each are let go as it is whole
+        cut = cuts.pop(0)
+        whole.append(cut[0] if len(cut) == 1 else joined(cut))
+    return whole, None
 
 
 def training_windows(

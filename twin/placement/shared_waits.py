@@ -46,37 +46,43 @@ def fit_shared_waits(
     free = np.flatnonzero(has_room)
     if len(free) < MIN_RUNS:
         return ""
-    counts = _waiting_on(held, len(site_of_node))[:, free]
+    groups = {SITE: site_of_node[held.node], ALL: np.zeros(len(held.node), int)}
     wait = np.log(UNIT_S + held.start_s - held.arrival_s)[free]
-    by_kind = np.eye(int(kind.max()) + 1)[kind[free]]
-    moved = by_kind * np.log1p(input_mib[free])[:, None]
-    plain = np.hstack([by_kind, moved])
-    error = _errors(wait, plain)
+    kind, plain = kind[free], np.stack([np.ones(len(free)), np.log1p(input_mib[free])])
+    error = _errors(wait, plain, kind)
     best, found = LEAST_GAIN * float(error.mean()), ""
-    for by in (SITE, ALL):
-        number = np.log1p(beside(counts, by, site_of_node)[held.node[free], np.arange(len(free))])
-        fuller = _errors(wait, np.hstack([plain, by_kind * number[:, None]]))
+    for by, group in groups.items():
+        number = np.log1p(_waiting(held, group)[free])
+        fuller = _errors(wait, np.vstack([plain, number]), kind)
         gain = clear_gain(error - fuller, stretches(len(wait)))
         if gain > best:
             best, found = gain, by
     return found
 
 
-def _waiting_on(held: QueuedRuns, num_nodes: int) -> np.ndarray:
-    """[nodes, rows] how many requests wait on each node as a row arrives."""
-    found = np.zeros((num_nodes, len(held.node)), np.float32)
-    for node in range(num_nodes):
-        here = held.node == node
-        come = np.searchsorted(np.sort(held.arrival_s[here]), held.arrival_s)
-        found[node] = come - np.searchsorted(np.sort(held.start_s[here]), held.arrival_s, side="right")
-    return np.maximum(found, 0.0)
+def _waiting(held: QueuedRuns, group: np.ndarray) -> np.ndarray:
+    """[rows] how many requests of its own group [rows] wait as a row arrives."""
+    found = np.zeros(len(group))
+    waits = held.start_s > held.arrival_s
+    for one in np.unique(group):
+        here = group == one
+        come_s, begun_s = (np.sort(instants[here & waits]) for instants in (held.arrival_s, held.start_s))
+        arrival_s = held.arrival_s[here]
+        found[here] = np.searchsorted(come_s, arrival_s) - np.searchsorted(begun_s, arrival_s, side="right")
+    return found
 
 
-def _errors(wait: np.ndarray, columns: np.ndarray) -> np.ndarray:
-    """[rows] squared errors of waits that are left out of a fit by columns [rows, columns]."""
-    found = np.zeros(len(wait))
+def _errors(wait: np.ndarray, columns: np.ndarray, kind: np.ndarray) -> np.ndarray:
+    """[rows] squared errors of waits that are left out of a fit of each kind [rows] by columns [columns, rows]."""
+    found, num_kinds = np.zeros(len(wait)), int(kind.max()) + 1
     for fitted, left_out in halves_in_turn(stretches(len(wait))):
-        gram = columns[fitted].T @ columns[fitted] + np.eye(columns.shape[1])
-        slopes = np.linalg.solve(gram, columns[fitted].T @ wait[fitted])
-        found[left_out] = (wait[left_out] - columns[left_out] @ slopes) ** 2
+
+        def summed(values: np.ndarray, fitted: np.ndarray = fitted) -> np.ndarray:
+            return np.bincount(kind[fitted], values[fitted], num_kinds)
+
+        gram = np.array([[summed(one * other) for other in columns] for one in columns])
+        right = np.array([[summed(one * wait)] for one in columns])
+        slopes = np.linalg.solve(gram.transpose(2, 0, 1) + np.eye(len(columns)), right.transpose(2, 0, 1))
+        error = wait - np.sum(columns.T * slopes[kind, :, 0], axis=1)
+        found[left_out] = error[left_out] ** 2
     return found

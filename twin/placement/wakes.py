@@ -83,9 +83,8 @@ def _idle_and_wait(
     arrival_s: np.ndarray, start_s: np.ndarray, finish_s: np.ndarray, stretch: np.ndarray, here: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray]:
     """Of requests that found nothing on a node: how long it had been idle, and how long they waited."""
-    idle_s, wait_s = [], []
-    for part in np.unique(stretch[here]):
-        rows = np.flatnonzero(here & (stretch == part))
+    idle_s, wait_s, all_rows = [], [], np.flatnonzero(here)
+    for rows in np.split(all_rows, np.flatnonzero(np.diff(stretch[all_rows])) + 1):
         ended_s = np.maximum.accumulate(finish_s[rows])[:-1]
         idle, wait = arrival_s[rows][1:] - ended_s, (start_s - arrival_s)[rows][1:]
         usable = (idle >= 0.0) & np.isfinite(wait)

@@ -79,13 +79,25 @@ def joined(parts: Sequence[Windows]) -> Windows:
     """Windows of several stretches of a log side by side; no row of one is taken for a row of another."""
     num_steps = max(part.num_steps for part in parts)
     num_carried = max(len(part.carried.node) for part in parts)
-    padded, num_rows = [], 0
-    for part in parts:
+    total = sum(part.num_windows for part in parts)
+    whole: Windows | None = None
+    first = num_rows = 0
+    for part in parts:  # filled in one by one: beside what there is one part is in memory twice, and no more
         wide = pad_windows(part, num_steps, part.num_windows, num_carried)
         row = np.where(wide.row >= 0, wide.row + num_rows, wide.row)
         num_rows = int(row.max(initial=num_rows - 1)) + 1
-        padded.append(wide._replace(row=row, num_overflow=np.zeros(part.num_windows)))
-    whole = jax.tree.map(lambda *leaves: np.concatenate(leaves, axis=-1), *padded)
+        wide = wide._replace(row=row, num_overflow=np.zeros(part.num_windows))
+        if whole is None:
+            whole = jax.tree.map(lambda leaf: np.empty((*leaf.shape[:-1], total), leaf.dtype), wide)
+
+        def put(
+            leaf: np.ndarray, found: np.ndarray, here: slice = slice(first, first + part.num_windows)
+        ) -> None:
+            leaf[..., here] = found
+
+        jax.tree.map(put, whole, wide)
+        first += part.num_windows
+    assert whole is not None
     return whole._replace(num_overflow=sum(int(part.num_overflow) for part in parts))
 
 
