@@ -86,7 +86,7 @@ def _idle_and_wait(
     idle_s, wait_s, all_rows = [], [], np.flatnonzero(here)
     for rows in np.split(all_rows, np.flatnonzero(np.diff(stretch[all_rows])) + 1):
         ended_s = np.maximum.accumulate(finish_s[rows])[:-1]
-        idle, wait = arrival_s[rows][1:] - ended_s, (start_s - arrival_s)[rows][1:]
+        idle, wait = arrival_s[rows][1:] - ended_s, (start_s[rows] - arrival_s[rows])[1:]
         usable = (idle >= 0.0) & np.isfinite(wait)
         idle_s.append(idle[usable])
         wait_s.append(wait[usable])
