@@ -1,10 +1,8 @@
 """What every test stands on: strict JAX, a persistent compilation cache, fixed random examples, real logs."""
 
-import fcntl
 import gc
 import os
 import sys
-from collections.abc import Iterator
 from contextlib import suppress
 from functools import cache, lru_cache
 from itertools import count
@@ -32,15 +30,6 @@ from hypothesis import settings  # noqa: E402
 
 settings.register_profile("fixed", deadline=None, derandomize=True, database=None, max_examples=40)
 settings.load_profile("fixed")
-
-
-@pytest.hookimpl(wrapper=True)
-def pytest_collection() -> Iterator[object]:
-    """One worker collects at a time, so that each module is compiled once: the next worker finds it compiled."""
-    with open(__file__, "rb") as file:
-        with suppress(OSError):  # not every file system has locks
-            fcntl.flock(file, fcntl.LOCK_EX)
-        return (yield)
 
 
 def pytest_collection_finish() -> None:

@@ -94,6 +94,7 @@ def test_a_comparison_that_is_killed_fits_no_twin_of_a_day_again(monkeypatch, tm
     jax.tree.map(np.testing.assert_array_equal, laws[0], laws[2])
 
 
+@pytest.mark.slow
 def test_what_the_log_earned_is_counted_as_what_is_played():
     """Over the intervals that an episode counts, one over the other, with what is not known left out."""
     log = cut_out(DAY, MORNING)
@@ -285,6 +286,7 @@ def test_a_refresh_judges_all_days_that_it_holds_out_whatever_lies_between(tmp_p
     assert (test.shift_days, test.days) == (0, held_out)
 
 
+@pytest.mark.slow
 def test_days_judged_together_are_one_stretch_of_episodes(monkeypatch):
     days = [day_of(2), day_of(4)]
     archive = SimpleNamespace(days=lambda _table: [day_of(1), *days], facts={}, path="here")

@@ -92,6 +92,7 @@ def test_a_check_says_which_metrics_laws_lack(tmp_path):
     assert "no rows of 'gateway'" in warning
 
 
+@pytest.mark.slow
 def test_a_certificate_says_in_the_terminal_why_it_cannot_tell():
     learned, day = arm(0, (5, 6), rows=200), dt.date(2024, 1, 1)  # replicas never changed
     config = CertifyConfig()

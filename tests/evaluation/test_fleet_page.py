@@ -11,7 +11,8 @@ from evaluation.pipeline.fleet.outcomes import read_outcome
 from tests.evaluation.fleets import FAILED, KEPT, made_fleet, obeys
 
 
-@pytest.mark.parametrize("comes_to", [pytest.param(KEPT, marks=pytest.mark.slow), FAILED])
+@pytest.mark.slow
+@pytest.mark.parametrize("comes_to", [KEPT, FAILED])
 def test_a_page_that_cannot_be_written_stops_no_refresh(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], comes_to: str
 ) -> None:

@@ -128,6 +128,7 @@ def test_a_window_longer_than_what_is_kept_is_refused(case: EdgeCloud) -> None:
             validate_frames(slots, wrong)
 
 
+@pytest.mark.slow
 def test_what_lacks_most_is_added_first_where_most_memory_is_left(case: EdgeCloud) -> None:
     state = standing(case)
     has = specified(state.deployment)

@@ -45,6 +45,7 @@ def test_what_is_needed_keeps_its_mean_and_follows_what_is_declared_as_far_as_it
     assert spread == pytest.approx(0.3, rel=0.1)
 
 
+@pytest.mark.slow
 def test_agents_exaggerate_each_in_its_own_way():
     declared, needed, agent = drawn(
         Declared(excess=3.0, agent_spread=0.7), size=constant(), run=constant(), num_agents=30
@@ -76,6 +77,7 @@ def test_round_values_are_asked_for_and_limits_end_runs():
     )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("exponent", [1.0, 0.4])
 def test_policies_in_the_truth_expect_of_an_agent_what_they_do_in_the_log(exponent):
     """And what the request needs stays what it was."""

@@ -71,6 +71,7 @@ def test_a_simulated_log_is_a_clean_usable_archive_with_its_truth_beside_it(arch
     }
 
 
+@pytest.mark.slow
 def test_an_archive_holds_the_history_that_was_played(archive, encoding):
     played = day_of(play(SMALL, behaviour("mix"), range(DAYS_AT_ONCE), seed=0), 1)
     day = archive.days("requests")[1]

@@ -72,6 +72,7 @@ def test_without_conservatism_q_learning_finds_the_best_values():
     assert float(info.loss[-1]) < 1e-3
 
 
+@pytest.mark.slow
 def test_conservatism_keeps_to_what_the_log_has_tried():
     """The best action of state 2 is missing from the log: its value is not known, so it must not be chosen."""
     partial = logged_walks(never=[(2, int(BEST[2]))])

@@ -186,6 +186,7 @@ def test_whoever_learns_makes_the_update_of_a_learner_alone_and_who_stands_still
         assert int(found.update) == update + 1
 
 
+@pytest.mark.slow
 def test_nobody_is_asked_where_nothing_is_legal():
     own, state = learners(), together(learners()).init(KEY)
     seen, legal = jax.tree.map(lambda leaf: leaf[0], (episodes().observation, episodes().legal))

@@ -124,6 +124,7 @@ def test_a_twin_whose_jobs_run_twice_as_long_fails(made):
     assert told["Kolmogorov-Smirnov distance of hour of day"] is not Verdict.FAIL
 
 
+@pytest.mark.slow
 def test_a_twin_of_half_the_submissions_fails(made, jobs):
     folder, _ = made
     twin = load_queue_twin(folder / "twin")

@@ -19,9 +19,8 @@ from twin.rollout import rollout
 NUM_STEPS, DEPTH = 24, 4
 
 
-@pytest.mark.parametrize(
-    ("kind", "worst"), [("on_time", 0.0), pytest.param("response", -np.log(1000.0), marks=pytest.mark.slow)]
-)
+@pytest.mark.slow
+@pytest.mark.parametrize(("kind", "worst"), [("on_time", 0.0), ("response", -np.log(1000.0))])
 def test_overfilling_a_node_costs_what_it_loses(kind: str, worst: float) -> None:
     encoding = made_encoding(made_cluster(), depth=DEPTH, reward=kind)
     rows = made_rows(np.random.default_rng(0), encoding.cluster, NUM_STEPS)

@@ -225,7 +225,13 @@ def test_what_a_clone_learns_from_is_the_log_without_what_a_critic_sees(archive:
 
 
 @pytest.mark.parametrize(
-    ("most_nodes", "most_views", "width"), [(128, 1, 64), (1, 1 << 20, 16), (1, 3, 3), (1, 0, 1)]
+    ("most_nodes", "most_views", "width"),
+    [
+        (128, 1, 64),
+        pytest.param(1, 1 << 20, 16, marks=pytest.mark.slow),
+        pytest.param(1, 3, 3, marks=pytest.mark.slow),
+        (1, 0, 1),
+    ],
 )
 def test_of_many_nodes_and_long_windows_few_are_followed_at_once(
     most_nodes: int, most_views: int, width: int, archive: Archive, monkeypatch: pytest.MonkeyPatch
