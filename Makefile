@@ -21,7 +21,7 @@ export PYTHONPYCACHEPREFIX ?= $(CURDIR)/.cache/python
 export JAX_COMPILATION_CACHE_DIR ?= $(CURDIR)/.cache/jax
 export JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS ?= 0.2
 
-.PHONY: help env wheel demo test test-slow test-kube bench lint types lock clean
+.PHONY: help env wheel demo test test-job test-slow test-kube bench lint types lock clean
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /\1\t/' | expand -t 14
@@ -63,6 +63,9 @@ demo: $(RUNS) ## run the main job on a log archive the project generates itself
 
 test: env ## the quick tests
 	$(PYTEST) -m "not slow" $(SHARED_OUT)
+
+test-job: env ## the main job as small as it can be, all of its products looked at
+	$(PYTEST) tests/evaluation/test_pipeline.py
 
 test-slow: env ## the slow tests
 	$(PYTEST) -m slow $(SHARED_OUT)

@@ -41,6 +41,7 @@ def cold_laws():
     return laws._replace(cold_work=COLD_WORK * ones, cold_s=COLD_S * ones)
 
 
+@pytest.mark.slow
 def test_a_young_replica_costs_work_until_it_is_warm(cold_laws):
     law, grants = jax.tree.map(lambda leaf: jnp.asarray(leaf)[0], cold_laws), begin([2.0, 6.0])
     state, work = at_rest(grants)._replace(young=grants.replicas), []

@@ -77,6 +77,7 @@ def test_of_an_autoscaler_that_grants_more_trees_correct_a_line_that_goes_on():
     assert score.error < 0.8 * min(score.errors["nearest neighbour"], score.errors["log-linear"])
 
 
+@pytest.mark.slow
 def test_what_the_log_has_never_seen_is_declined(forecaster):
     assert forecaster.forecast(arm(1, (30, 40))).far.all()  # more replicas than ever
     still = fit_forecaster(arm(0, (5, 6), rows=200), QUANTITY)  # replicas never changed

@@ -30,6 +30,7 @@ def logged(seed: int) -> np.ndarray:
     return 1.0 + np.random.default_rng(seed).choice([0, 1, 9], NUM_ROWS, p=[0.7, 0.28, 0.02])
 
 
+@pytest.mark.slow
 def test_a_twin_that_is_right_within_one_per_cent_passes_where_the_log_repeats_a_second() -> None:
     about = logged(1) * np.random.default_rng(2).uniform(0.99, 1.01, NUM_ROWS)
     trio = trio_of(logged(0), about, logged(3))

@@ -54,6 +54,7 @@ FROM_LOG = DESCRIPTIONS.keys() - {TUNED[LEAST_EXPECTED_RESPONSE]}
 """Rules of a log with deadlines."""
 
 
+@pytest.mark.slow
 def test_every_policy_is_judged_on_every_shift_that_the_log_has(products: dict[str, Path]) -> None:
     comparison = load_comparison(products["comparison"])
     names = {policy.name for policy in comparison.policies}
@@ -78,6 +79,7 @@ def test_every_policy_is_judged_on_every_shift_that_the_log_has(products: dict[s
     assert "http://" not in page.replace("http://www.w3.org", "")
 
 
+@pytest.mark.slow
 def test_the_summary_names_a_certificate_that_was_not_passed(products: dict[str, Path]) -> None:
     report = json.loads((products["comparison"] / "report.json").read_text())
     manifest = read_manifest(products["policy"])
@@ -91,6 +93,7 @@ def test_the_summary_names_a_certificate_that_was_not_passed(products: dict[str,
     assert report["warnings"][0] in page[: page.index("<svg")]
 
 
+@pytest.mark.slow
 def test_the_log_is_worth_what_its_rows_say(products: dict[str, Path]) -> None:
     archive = Archive(products["archive"] / "archive")
     comparison = load_comparison(products["comparison"])
@@ -112,12 +115,14 @@ def test_the_log_is_worth_what_its_rows_say(products: dict[str, Path]) -> None:
     assert offers.value == pytest.approx(pc.mean(pc.cast(rows["accepted"], pa.float64())).as_py(), abs=1e-9)
 
 
+@pytest.mark.slow
 def test_a_second_run_makes_nothing_again(products: dict[str, Path]) -> None:
     before = {name: read_manifest(path).created for name, path in products.items() if path.is_dir()}
     again = do(products["archive"].parents[1])
     assert {name: read_manifest(path).created for name, path in again.items() if path.is_dir()} == before
 
 
+@pytest.mark.slow
 def test_a_twin_of_another_version_is_refused(products: dict[str, Path], tmp_path: Path) -> None:
     twin = shutil.copytree(products["twin"], tmp_path / "twin")
     with np.load(twin / "answers.npz") as file:
@@ -130,6 +135,7 @@ def test_a_twin_of_another_version_is_refused(products: dict[str, Path], tmp_pat
         PlacementTwin.load(twin)
 
 
+@pytest.mark.slow
 def test_the_bundle_decides_as_the_policy(products: dict[str, Path], tmp_path: Path) -> None:
     build_bundle(tmp_path / "bundle", products["policy"], policy=TWIN_POLICY)
     twin = PlacementTwin.load(products["twin"])
@@ -157,6 +163,7 @@ def test_the_bundle_decides_as_the_policy(products: dict[str, Path], tmp_path: P
         assert np.array_equal(decided[clear], np.argmax(scores, axis=1)[clear])
 
 
+@pytest.mark.slow
 def test_what_the_ladder_chose_is_exported_and_judged_under_its_name(products: dict[str, Path]) -> None:
     """Every policy that decides by itself stands on the ladder, whose first rung is the rule from the log."""
     schedulers, _ = load_schedulers(products["policy"])
@@ -178,6 +185,7 @@ def test_what_the_ladder_chose_is_exported_and_judged_under_its_name(products: d
     assert shown[0] == shown[1]
 
 
+@pytest.mark.slow
 def test_a_rule_is_exported_by_its_name(products: dict[str, Path], tmp_path: Path) -> None:
     """With the numbers that training gave it; a name that nothing has is refused with those there are."""
     out, tuned = tmp_path / "bundle", "expected_on_time_tuned"
@@ -189,6 +197,7 @@ def test_a_rule_is_exported_by_its_name(products: dict[str, Path], tmp_path: Pat
         build_bundle(tmp_path / "none", products["policy"], policy="nonsense")
 
 
+@pytest.mark.slow
 def test_training_sees_no_later_row_and_no_later_outcome(products: dict[str, Path], tmp_path: Path) -> None:
     archive = Archive(products["archive"] / "archive")
     first_day = archive.days("requests")[0]
@@ -216,6 +225,7 @@ def test_training_sees_no_later_row_and_no_later_outcome(products: dict[str, Pat
     assert np.sum(~np.isfinite(seen[0][1].fate.finish_s[seen[0][1].valid()])) > 50
 
 
+@pytest.mark.slow
 def test_what_is_saved_is_what_is_loaded(products: dict[str, Path], tmp_path: Path) -> None:
     twin = PlacementTwin.load(products["twin"])
     schedulers, _ = load_schedulers(products["policy"])
@@ -226,6 +236,7 @@ def test_what_is_saved_is_what_is_loaded(products: dict[str, Path], tmp_path: Pa
     assert encoding.to_json() == twin.encoding.to_json()
 
 
+@pytest.mark.slow
 def test_the_fit_tells_by_how_much_it_widened_durations(products: dict[str, Path]) -> None:
     told = read_manifest(products["twin"]).extra["spread"]
     factors = PlacementTwin.load(products["twin"]).report.spread
@@ -234,6 +245,7 @@ def test_the_fit_tells_by_how_much_it_widened_durations(products: dict[str, Path
     assert words in spread_in_words(told)
 
 
+@pytest.mark.slow
 def test_disjoint_windows_share_no_request(products: dict[str, Path]) -> None:
     twin = PlacementTwin.load(products["twin"])
     disjoint = twin.disjoint_windows()
@@ -242,6 +254,7 @@ def test_disjoint_windows_share_no_request(products: dict[str, Path]) -> None:
     assert len(rows) >= twin.windows.row.max() - TINY.days.num_steps
 
 
+@pytest.mark.slow
 def test_every_seed_is_judged(products: dict[str, Path]) -> None:
     schedulers, _ = load_schedulers(products["policy"])
     both = schedulers._replace(
@@ -253,6 +266,7 @@ def test_every_seed_is_judged(products: dict[str, Path]) -> None:
     jax.tree.map(lambda one, other: np.testing.assert_array_equal(one + 1.0, other), first, second)
 
 
+@pytest.mark.slow
 def test_a_report_names_settings_and_seeds_of_the_products_whatever_the_comparison_was_given(
     products: dict[str, Path],
 ) -> None:
@@ -273,6 +287,7 @@ def test_a_report_names_settings_and_seeds_of_the_products_whatever_the_comparis
     assert [curve.name for curve in charts["Training in the twin"].curves] == ["seed 7"]
 
 
+@pytest.mark.slow
 def test_training_without_policies_from_the_clone(products: dict[str, Path], tmp_path: Path) -> None:
     """No seeds: they are neither evaluated, shown nor exported, all else is, and what is saved is what is loaded."""
     twin, (usual, _) = PlacementTwin.load(products["twin"]), load_schedulers(products["policy"])
@@ -325,6 +340,7 @@ def test_what_cannot_be_dealt_to_a_twins_members_is_refused_before_the_log_is_re
     assert not (tmp_path / "work").exists()
 
 
+@pytest.mark.slow
 def test_what_does_not_belong_together_is_refused_before_judging(
     products: dict[str, Path], tmp_path: Path
 ) -> None:
@@ -356,11 +372,13 @@ def test_what_does_not_belong_together_is_refused_before_judging(
         build_bundle(tmp_path / "bundle", twin)
 
 
+@pytest.mark.slow
 def test_the_bundle_speaks_the_twins_encoding(products: dict[str, Path]) -> None:
     encoding = load_encoding(products["twin"])
     assert load_bundle_policy(products["bundle"] / "bundle", encoding).has_encoding(encoding)
 
 
+@pytest.mark.slow
 def test_golden_observations_hold_logged_ones(products: dict[str, Path]) -> None:
     seen = load_observed(products["policy"])
     golden = read_golden(products["bundle"] / "bundle", load_network(products["bundle"] / "bundle").contract)

@@ -156,6 +156,7 @@ def test_services_are_asked_for_as_the_scenarios_like_them(random_days):
         assert np.sum((counts - expected) ** 2 / expected) < 20.5  # 0.1 % of chi-square with 5 degrees
 
 
+@pytest.mark.slow
 def test_propensities_are_those_of_the_choices_made():
     rows = simulated(SMALL, "mix", num_streams=4)
     propensity = rows.propensity[rows.live].astype(np.float64)

@@ -43,12 +43,13 @@ def numpy_queue_rule(frame, asked):
     return np.asarray(QUEUE_RULE(ChangeView(*frame), asked))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("rule", "filtered"),
     [
         (queue_rule, True),
-        pytest.param(None, True, marks=pytest.mark.slow),
-        pytest.param(None, False, marks=pytest.mark.slow),
+        (None, True),
+        (None, False),
     ],
 )
 def test_it_decides_as_the_original(rule, filtered):

@@ -112,6 +112,7 @@ def test_the_same_seed_gives_the_same_certificate(made):
     assert again["sections"] == kept["sections"]
 
 
+@pytest.mark.slow
 def test_a_twin_whose_jobs_run_twice_as_long_fails(made):
     folder, _ = made
     twin = load_queue_twin(folder / "twin")

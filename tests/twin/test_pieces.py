@@ -168,6 +168,7 @@ def test_a_piece_of_much_holds_no_more_in_memory_than_its_own_rows(archive: Arch
         assert texts.get_total_buffer_size() < 100 * table.num_rows
 
 
+@pytest.mark.slow
 def test_days_of_more_requests_than_are_looked_at_give_windows_from_all_over_them(archive: Archive) -> None:
     day = archive.days("requests")[-1]
     encoding = fit_encoding(archive, archive.days("requests")[:-1])

@@ -99,6 +99,7 @@ def test_requests_come_as_in_a_plain_loop(seed):
     )
 
 
+@pytest.mark.slow
 def test_in_place_all_come_as_logged():
     encoding, windows = logged(0)
     arrivals = awaited_arrivals(windows, in_place=jnp.bool_(True))

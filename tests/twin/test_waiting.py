@@ -164,7 +164,8 @@ def limited_cluster(**others: object) -> Cluster:
     return replace(plain, concurrency=tuple(map(tuple, rows)), **others)
 
 
-@pytest.mark.parametrize("kind", [pytest.param("ahead", marks=pytest.mark.slow), "places"])
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", ["ahead", "places"])
 def test_the_array_code_agrees_with_the_loop(kind: str) -> None:
     plain = made_cluster()
     cluster = replace(plain, in_order=True, permits=(0, *(2,) * (len(plain.services) - 1)))
