@@ -40,6 +40,7 @@ def forecaster():
     return fit_forecaster(arm(0, (2, 8)), QUANTITY)
 
 
+@pytest.mark.slow
 def test_another_arm_of_a_known_law_is_forecast_within_intervals(forecaster):
     score = scored(forecaster, forecast_rows(forecaster, arm(0, (2, 8)), arm(1, (3, 7))))
     assert forecaster.chosen in ("monotone trees", "trees", "trees on log-linear")

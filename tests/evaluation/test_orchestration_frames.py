@@ -150,6 +150,7 @@ def test_same_key_same_bits(
     assert (run(1).counts.arrived != first.counts.arrived).any()
 
 
+@pytest.mark.slow
 def test_requests_are_conserved_while_replicas_come_and_go(shuffled: tuple[Instance, Frames]) -> None:
     _, frames = shuffled
     counts = frames.counts
@@ -160,6 +161,7 @@ def test_requests_are_conserved_while_replicas_come_and_go(shuffled: tuple[Insta
     assert (counts.finished[-1] > 20).all()
 
 
+@pytest.mark.slow
 def test_memory_is_kept_to_and_accounted_for(shuffled: tuple[Instance, Frames]) -> None:
     case, frames = shuffled
     deployment = frames.deployment
@@ -177,6 +179,7 @@ def test_memory_is_kept_to_and_accounted_for(shuffled: tuple[Instance, Frames]) 
     assert (changes < 0).any()
 
 
+@pytest.mark.slow
 def test_nobody_loses_the_replica_that_serves_them(shuffled: tuple[Instance, Frames]) -> None:
     _, frames = shuffled
     assert (frames.busy <= frames.deployment.replicas).all()

@@ -187,6 +187,7 @@ def log(tmp_path_factory: pytest.TempPathFactory) -> Archive:
     return Archive(folder / "log")
 
 
+@pytest.mark.slow
 def test_a_simulation_takes_the_file_itself(log: Archive, tmp_path: Path) -> None:
     file = written(tmp_path, TINY)
     simulate(file, 1, "random", 0, tmp_path / "log")

@@ -29,6 +29,7 @@ def learned(config, walks, num_updates=400):
     return np.asarray(scores)[:, 0].T, info
 
 
+@pytest.mark.slow
 def test_scores_are_mean_rewards_and_greed_looks_one_decision_ahead():
     scores, _ = learned(SQUARED, logged_walks())
     np.testing.assert_allclose(scores, REWARD, atol=0.03)

@@ -48,6 +48,7 @@ def test_dispatchers_of_the_papers_are_judged_by_what_they_learned_to_draw(name,
     np.testing.assert_allclose(np.bincount(drawn.ravel(), minlength=3) / drawn.size, shares, atol=0.02)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["cmmac_by_node", "mappo_by_node"])
 def test_what_scores_node_by_node_serves_other_numbers_of_nodes(name):
     network = dispatchers()[name](example(num_nodes=3), replica_rule_params()).network

@@ -180,6 +180,7 @@ def test_two_weeks_are_too_few_for_sure_harm():
     assert not is_allowed(seen(HELD, 9.0 * HELD), seen(HELD, HELD))
 
 
+@pytest.mark.slow
 def test_a_hastened_week_has_the_same_jobs_in_less_time(queue_made):
     from logs_schema import Archive
     from twin.ordering.jobs import read_jobs

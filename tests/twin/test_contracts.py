@@ -202,7 +202,7 @@ def test_shapes_are_as_the_contract_says(case):
     assert trajectory.elapsed_s.shape == trajectory.done.shape == (case.num_steps, *streams)
 
 
-@every_case
+@of_cases("toy")
 def test_illegal_actions_are_replaced_and_flagged_and_legal_ones_kept(case):
     asked = random_actions(case)
     for name, _, trajectory in groups_of(case.fixed(), along(case.fixed)(asked)):

@@ -74,6 +74,7 @@ def test_failures_of_services_and_of_whatever_runs_for_long_are_no_hazard():
     assert fit_hazards(few, CLASSES) == ()
 
 
+@pytest.mark.slow
 def test_a_run_fails_by_itself_or_is_lost():
     cluster = replace(made_cluster(), hazard=(0.0, 0.1, 0.0, 0.2))
     encoding, node = made_encoding(cluster), np.array([0, 1, 3])

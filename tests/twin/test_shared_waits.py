@@ -51,7 +51,8 @@ def test_those_of_a_site_and_of_all_sites_are_summed() -> None:
     assert beside(waits, ALL, SITE_OF_NODE).tolist() == [[15.0, 1.0]] * 4
 
 
-@pytest.mark.parametrize("shared", [SITE, pytest.param(ALL, marks=pytest.mark.slow)])
+@pytest.mark.slow
+@pytest.mark.parametrize("shared", [SITE, ALL])
 def test_the_array_code_agrees_with_the_loop(shared: str) -> None:
     encoding = made_encoding(replace(made_cluster(), shared_waits=shared), reward="response")
     rows = made_rows(np.random.default_rng(3), encoding.cluster, 96)

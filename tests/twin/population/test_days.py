@@ -57,6 +57,7 @@ def test_a_day_follows_rates_agents_and_their_activity(workload: WorkloadModel) 
     assert rows["start"].null_count == len(rows)
 
 
+@pytest.mark.slow
 def test_the_same_key_gives_the_same_day(workload: WorkloadModel) -> None:
     one, again, other = (draw_requests(jax.random.key(number), workload, MONDAY) for number in (3, 3, 4))
     assert one.equals(again)
