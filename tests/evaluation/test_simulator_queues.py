@@ -52,7 +52,8 @@ def check(waits, expected_s):
     assert abs(mean_s - expected_s) < 3 * error_s
 
 
-@pytest.mark.parametrize(("num_cores", "load"), [pytest.param(1, 0.6, marks=pytest.mark.slow), (3, 0.8)])
+@pytest.mark.slow
+@pytest.mark.parametrize(("num_cores", "load"), [(1, 0.6), (3, 0.8)])
 def test_exponential_runs_wait_as_erlang_says(num_cores, load):
     world = queue(num_cores, load, exponential())
     check(mean_waits(world), erlang_wait_s(num_cores, load, world.services[0].work_s))

@@ -74,10 +74,8 @@ def walk(
     return loop
 
 
-@pytest.mark.parametrize(
-    "other",
-    [pytest.param(False, id="logged", marks=pytest.mark.slow), pytest.param(True, id="counterfactual")],
-)
+@pytest.mark.slow
+@pytest.mark.parametrize("other", [pytest.param(False, id="logged"), pytest.param(True, id="counterfactual")])
 def test_rollout_agrees_with_the_loop(case: tuple[Encoding, Windows], other: bool) -> None:
     encoding, windows = case
     actions = np.maximum(windows.node, 0)

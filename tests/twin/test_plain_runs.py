@@ -74,6 +74,7 @@ def test_the_plain_mixture_is_that_of_the_rows() -> None:
     assert not np.any(np.delete(np.asarray(plain), np.r_[RUN]))
 
 
+@pytest.mark.slow
 def test_what_a_network_found_by_chance_is_dropped() -> None:
     seen, usual, observed = rows(slope=0.0)
     members, plain, share = settled(seen, usual, observed, 0.1)
