@@ -1,16 +1,14 @@
 """Policies of other encodings see the request that came, where agents await their answers and others come between."""
 
-import jax
 import numpy as np
 import pytest
 
 from evaluation.judges.views import answered, translation_of, with_views
-from tests.twin.closed_logs import NUM_STEPS, answering, first_legal, logged
+from tests.twin.closed_logs import NUM_STEPS, answering, first_legal_played, logged
 from twin.environment import environment
 from twin.placement.awaited_arrivals import awaited_arrivals
 from twin.placement.bookkeeping import placement
 from twin.placement.responses import drawn_response
-from twin.rollout import rollout
 
 
 @pytest.mark.slow
@@ -26,7 +24,7 @@ def test_another_encoding_is_told_of_the_same_request_at_every_step():
         encoding.cluster, encoding.problem.depth, awaited_arrivals(windows), answering()
     )
     system = environment(shown, answered(response))
-    played = jax.jit(lambda key: rollout(key, system, first_legal, NUM_STEPS, (2,)))(jax.random.key(0))
+    played = first_legal_played(system, NUM_STEPS, 2)
     own, other = (np.asarray(leaf)[:, 0] for leaf in played.observation)
     np.testing.assert_array_equal(own, other)
     assert (own != windows.request.deadline_s).any(), "the episode is in the log's order: this tests nothing"

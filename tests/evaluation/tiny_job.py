@@ -45,9 +45,10 @@ TINY = RunConfig(
     ),
     intervals=IntervalConfig(num_replicates=200),
 )
-
+"""Without the judge that costs the most to compile: the twins of shifted days."""
 WITH_SHIFTED = replace(TINY, judge=replace(TINY.judge, num_fit_steps=20))
-"""With the judge that costs the most to compile: the twins of shifted days."""
+"""With it."""
+
 RULES, KNOWING = TINY.judge.compared(), TINY.judge.compared_in_truth()
 """Few, since each is one more branch of every judge's program; `test_judging` has all of them in one."""
 

@@ -2,15 +2,18 @@
 
 from dataclasses import replace
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 
 from tests.twin.made import made_cluster, made_encoding, made_rows
+from twin.contracts import Environment, Trajectory
 from twin.placement.encode import cut_windows
 from twin.placement.encoding import Encoding
 from twin.placement.responses import Answers
 from twin.placement.types import COMPLETED, REJECTED, Fate
 from twin.placement.windows import Windows
+from twin.rollout import rollout
 
 NUM_AGENTS, NUM_STEPS = 4, 40
 
@@ -82,3 +85,8 @@ def answering() -> Answers:
 
 def first_legal(_key, _seen, legal):
     return jnp.argmax(legal, 0)
+
+
+def first_legal_played(system: Environment, num_steps: int, width: int) -> Trajectory:
+    """An episode of `width` streams in which the first legal node is taken, compiled as a whole."""
+    return jax.jit(lambda key: rollout(key, system, first_legal, num_steps, (width,)))(jax.random.key(0))

@@ -2,11 +2,11 @@
 
 from dataclasses import replace
 
-import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from tests.twin.closed_logs import first_legal_played
 from tests.twin.made import made_cluster, made_encoding, made_rows
 from twin.placement.encode import cut_windows
 from twin.placement.encoding import Encoding
@@ -16,7 +16,6 @@ from twin.placement.repeats import fit_repeats, is_repeat
 from twin.placement.responses import Answers
 from twin.placement.types import COMPLETED, FAILED, REJECTED, Fate, Repeats
 from twin.placement.windows import Windows, joined
-from twin.rollout import rollout
 
 REPEATS = Repeats(1.0, 5.0, 60.0)
 
@@ -80,10 +79,7 @@ def arrivals_of(status: int, *, repeats: bool = True, num_steps: int = 40) -> li
     """When requests arrived in either of two windows."""
     encoding, windows = repeating_windows()
     system = answered_environment(windows, encoding, answering(status), reacts=repeats)
-    play = jax.jit(
-        lambda key: rollout(key, system, lambda _key, _seen, legal: jnp.argmax(legal, 0), num_steps, (2,))
-    )
-    played = play(jax.random.key(0))
+    played = first_legal_played(system, num_steps, 2)
     return [np.asarray(played.decision_info.arrival_s)[played.active[:, 0, one], 0, one] for one in (0, 1)]
 
 

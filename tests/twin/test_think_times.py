@@ -7,9 +7,16 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from tests.twin.closed_logs import NUM_STEPS, answering, first_legal, is_refused, log_of, logged, run_of
+from tests.twin.closed_logs import (
+    NUM_STEPS,
+    answering,
+    first_legal_played,
+    is_refused,
+    log_of,
+    logged,
+    run_of,
+)
 from tests.twin.made import made_cluster, made_encoding
-from twin.contracts import Environment, Trajectory
 from twin.environment import environment
 from twin.placement.awaited_arrivals import awaited_arrivals, in_logged_order, reordered
 from twin.placement.bookkeeping import placement
@@ -19,7 +26,6 @@ from twin.placement.responses import drawn_response
 from twin.placement.think_times import awaits_answers, think_times_s
 from twin.placement.types import COMPLETED, REJECTED
 from twin.placement.windows import Windows, joined, pad_windows, select
-from twin.rollout import rollout
 
 
 @pytest.mark.parametrize("seed", range(5))
@@ -45,11 +51,6 @@ def test_think_times_are_from_an_end_to_the_next_request_of_the_agent():
         np.array([3, -1, 3, 3, 3, -1]),
     )
     np.testing.assert_array_equal(found, [1.0, np.inf, -3.0, 1.0, np.inf, np.inf])
-
-
-def first_legal_played(system: Environment, num_steps: int, width: int) -> Trajectory:
-    """An episode of `width` streams, compiled as a whole."""
-    return jax.jit(lambda key: rollout(key, system, first_legal, num_steps, (width,)))(jax.random.key(0))
 
 
 def by_plain_loop(windows: Windows, column: int) -> list[tuple[float, int]]:

@@ -27,7 +27,7 @@ from twin.placement.replay import ReplayTable, replay_table, replayed_answers
 from twin.placement.responses import Answers, drawn_response
 from twin.placement.timeouts import is_cut_off
 from twin.placement.types import DROPPED, FAILED, REJECTED, Cluster
-from twin.placement.windows import Windows, pad_windows, replayed_arrivals, select
+from twin.placement.windows import Windows, pad_windows, replayed_arrivals, select, side_by_side
 from twin.rollout import follow
 
 AT_ONCE = 64
@@ -96,19 +96,9 @@ def choices_in_log(windows: Windows, encoding: Encoding) -> Trajectory:
 def _of_all(
     windows: Windows, encoding: Encoding, kept: Callable[[Trajectory], Trajectory], stage: Stage = unseen
 ) -> Trajectory:
-    """What is kept of the history of all windows, filled in part by part."""
-    whole: Trajectory | None = None
-    num_windows = windows.num_windows
-    for here, followed in followed_parts(windows, encoding, stage):
-        part = kept(followed.history)
-        if whole is None:
-            whole = jax.tree.map(lambda leaf: np.empty((*leaf.shape[:-1], num_windows), leaf.dtype), part)
-
-        def put(all_of: np.ndarray, leaf: np.ndarray, here: np.ndarray = here) -> None:
-            all_of[..., here] = leaf
-
-        jax.tree.map(put, whole, part)
-    assert whole is not None
+    """What is kept of the history of all windows."""
+    parts = (kept(followed.history) for _, followed in followed_parts(windows, encoding, stage))
+    whole: Trajectory = side_by_side(parts, windows.num_windows)
     return whole
 
 

@@ -14,6 +14,7 @@ import numpy as np
 
 from twin.placement.cross_validation import MIN_RUNS, clear_gain, halves_in_turn, stretches
 from twin.placement.priorities import UNIT_S, QueuedRuns
+from twin.placement.service_times import rows_by_group
 
 SITE, ALL = "site", "all"
 """Whose nodes what waits on is in the way of a request: those of the site of its node, or all."""
@@ -23,9 +24,14 @@ LEAST_GAIN = 0.05
 
 def beside(waits: Any, by: str, site_of_node: np.ndarray) -> Any:
     """[nodes, *batch] how many wait where it matters for a node, of those that wait on each [nodes, *batch]."""
-    sites = site_of_node if by == SITE else np.zeros_like(site_of_node)
-    alike = (sites[:, None] == sites[None]).astype(np.float32)
-    return (alike @ waits.reshape(len(sites), -1)).reshape(waits.shape)
+    group = _together(by, site_of_node)
+    alike = (group[:, None] == group[None]).astype(np.float32)
+    return (alike @ waits.reshape(len(group), -1)).reshape(waits.shape)
+
+
+def _together(by: str, site_of_node: np.ndarray) -> np.ndarray:
+    """[nodes] the group of every node: what waits on the nodes of one is in the way on each of them."""
+    return site_of_node if by == SITE else np.zeros_like(site_of_node)
 
 
 def fit_shared_waits(
@@ -46,13 +52,12 @@ def fit_shared_waits(
     free = np.flatnonzero(has_room)
     if len(free) < MIN_RUNS:
         return ""
-    groups = {SITE: site_of_node[held.node], ALL: np.zeros(len(held.node), int)}
     wait = np.log(UNIT_S + held.start_s - held.arrival_s)[free]
     kind, plain = kind[free], np.stack([np.ones(len(free)), np.log1p(input_mib[free])])
     error = _errors(wait, plain, kind)
     best, found = LEAST_GAIN * float(error.mean()), ""
-    for by, group in groups.items():
-        number = np.log1p(_waiting(held, group)[free])
+    for by in (SITE, ALL):
+        number = np.log1p(_waiting(held, _together(by, site_of_node)[held.node])[free])
         fuller = _errors(wait, np.vstack([plain, number]), kind)
         gain = clear_gain(error - fuller, stretches(len(wait)))
         if gain > best:
@@ -63,12 +68,11 @@ def fit_shared_waits(
 def _waiting(held: QueuedRuns, group: np.ndarray) -> np.ndarray:
     """[rows] how many requests of its own group [rows] wait as a row arrives."""
     found = np.zeros(len(group))
-    waits = held.start_s > held.arrival_s
-    for one in np.unique(group):
-        here = group == one
-        come_s, begun_s = (np.sort(instants[here & waits]) for instants in (held.arrival_s, held.start_s))
-        arrival_s = held.arrival_s[here]
-        found[here] = np.searchsorted(come_s, arrival_s) - np.searchsorted(begun_s, arrival_s, side="right")
+    for here in rows_by_group(group):
+        arrival_s, start_s = held.arrival_s[here], held.start_s[here]
+        waits = start_s > arrival_s
+        come = np.searchsorted(np.sort(arrival_s[waits]), arrival_s)
+        found[here] = come - np.searchsorted(np.sort(start_s[waits]), arrival_s, side="right")
     return found
 
 
@@ -76,12 +80,9 @@ def _errors(wait: np.ndarray, columns: np.ndarray, kind: np.ndarray) -> np.ndarr
     """[rows] squared errors of waits that are left out of a fit of each kind [rows] by columns [columns, rows]."""
     found, num_kinds = np.zeros(len(wait)), int(kind.max()) + 1
     for fitted, left_out in halves_in_turn(stretches(len(wait))):
-
-        def summed(values: np.ndarray, fitted: np.ndarray = fitted) -> np.ndarray:
-            return np.bincount(kind[fitted], values[fitted], num_kinds)
-
-        gram = np.array([[summed(one * other) for other in columns] for one in columns])
-        right = np.array([[summed(one * wait)] for one in columns])
+        own, of_kind = columns[:, fitted], kind[fitted]
+        gram = np.array([[np.bincount(of_kind, one * other, num_kinds) for other in own] for one in own])
+        right = np.array([[np.bincount(of_kind, one * wait[fitted], num_kinds)] for one in own])
         slopes = np.linalg.solve(gram.transpose(2, 0, 1) + np.eye(len(columns)), right.transpose(2, 0, 1))
         error = wait - np.sum(columns.T * slopes[kind, :, 0], axis=1)
         found[left_out] = error[left_out] ** 2

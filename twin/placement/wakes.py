@@ -16,6 +16,8 @@ from typing import Any
 
 import numpy as np
 
+from twin.placement.service_times import rows_by_group
+
 FEWEST = 8
 """Requests on either side of a cut, at least."""
 LEAST_EXPLAINED = 0.5
@@ -83,8 +85,9 @@ def _idle_and_wait(
     arrival_s: np.ndarray, start_s: np.ndarray, finish_s: np.ndarray, stretch: np.ndarray, here: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray]:
     """Of requests that found nothing on a node: how long it had been idle, and how long they waited."""
-    idle_s, wait_s, all_rows = [], [], np.flatnonzero(here)
-    for rows in np.split(all_rows, np.flatnonzero(np.diff(stretch[all_rows])) + 1):
+    arrival_s, start_s, finish_s, stretch = (each[here] for each in (arrival_s, start_s, finish_s, stretch))
+    idle_s, wait_s = [], []
+    for rows in rows_by_group(stretch):
         ended_s = np.maximum.accumulate(finish_s[rows])[:-1]
         idle, wait = arrival_s[rows][1:] - ended_s, (start_s[rows] - arrival_s[rows])[1:]
         usable = (idle >= 0.0) & np.isfinite(wait)

@@ -4,7 +4,7 @@ A window is an episode of replayed arrivals. Because it begins with the logged s
 off from real states however short they are.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import NamedTuple
 
 import jax
@@ -79,26 +79,32 @@ def joined(parts: Sequence[Windows]) -> Windows:
     """Windows of several stretches of a log side by side; no row of one is taken for a row of another."""
     num_steps = max(part.num_steps for part in parts)
     num_carried = max(len(part.carried.node) for part in parts)
-    total = sum(part.num_windows for part in parts)
-    whole: Windows | None = None
-    first = num_rows = 0
-    for part in parts:  # filled in one by one: beside what there is one part is in memory twice, and no more
-        wide = pad_windows(part, num_steps, part.num_windows, num_carried)
-        row = np.where(wide.row >= 0, wide.row + num_rows, wide.row)
-        num_rows = int(row.max(initial=num_rows - 1)) + 1
-        wide = wide._replace(row=row, num_overflow=np.zeros(part.num_windows))
-        if whole is None:
-            whole = jax.tree.map(lambda leaf: np.empty((*leaf.shape[:-1], total), leaf.dtype), wide)
 
-        def put(
-            leaf: np.ndarray, found: np.ndarray, here: slice = slice(first, first + part.num_windows)
-        ) -> None:
-            leaf[..., here] = found
+    def padded() -> Iterator[Windows]:
+        num_rows = 0
+        for part in parts:
+            wide = pad_windows(part, num_steps, part.num_windows, num_carried)
+            row = np.where(wide.row >= 0, wide.row + num_rows, wide.row)
+            num_rows = int(row.max(initial=num_rows - 1)) + 1
+            yield wide._replace(row=row, num_overflow=np.zeros(part.num_windows))
 
-        jax.tree.map(put, whole, wide)
-        first += part.num_windows
-    assert whole is not None
+    whole: Windows = side_by_side(padded(), sum(part.num_windows for part in parts))
     return whole._replace(num_overflow=sum(int(part.num_overflow) for part in parts))
+
+
+def side_by_side(parts: Iterable[PyTree], size: int) -> PyTree:
+    """One tree or more, side by side along the last axes of their arrays, `size` long in all: each is copied as it
+    comes, so that no two of them need be in memory."""
+    whole, begin = None, 0
+    for part in parts:
+        if whole is None:
+            whole = jax.tree.map(lambda leaf: np.empty((*leaf.shape[:-1], size), leaf.dtype), part)
+        end = begin + jax.tree.leaves(part)[0].shape[-1]
+        for filled, leaf in zip(jax.tree.leaves(whole), jax.tree.leaves(part), strict=True):
+            filled[..., begin:end] = leaf
+        begin = end
+    assert whole is not None
+    return whole
 
 
 def with_room(carried: Carried, num_rows: int) -> Carried:
