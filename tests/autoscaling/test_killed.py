@@ -22,15 +22,16 @@ from twin.autoscaling.fitting import LawsConfig, coverage_of, fit_laws
 from twin.autoscaling.persistence import ApplicationTwin
 from twin.autoscaling.workload import fit_load
 
-LAWS = fit_laws(LOG, LawsConfig(members=1, updates=1))
-SYSTEM = (
-    ApplicationTwin(LOG.deployments, LOG.interval_s, LAWS, fit_load(LOG), coverage_of(LOG, LAWS)),
-    LOG,
-    ScalingTask(CONFIG, LIMITS),
-)
+
+@pytest.fixture(scope="module")
+def system():
+    """A twin, the log that it was fitted to, and a task."""
+    laws = fit_laws(LOG, LawsConfig(members=1, updates=1))
+    twin = ApplicationTwin(LOG.deployments, LOG.interval_s, laws, fit_load(LOG), coverage_of(LOG, laws))
+    return twin, LOG, ScalingTask(CONFIG, LIMITS)
 
 
-def test_a_training_that_is_killed_keeps_its_networks(monkeypatch, tmp_path):
+def test_a_training_that_is_killed_keeps_its_networks(monkeypatch, tmp_path, system):
     """Parameters come from the file, so that they are the same after a kill."""
     made, dies_at = [], 3
 
@@ -51,7 +52,7 @@ def test_a_training_that_is_killed_keeps_its_networks(monkeypatch, tmp_path):
     monkeypatch.setattr(scaling_training, "teacher_of", learned("teacher_of", lambda params: params))
 
     def train(keep):
-        return scaling_training._trained(*SYSTEM, ScaleConfig(), None, 7, lambda *_: None, keep)
+        return scaling_training._trained(*system, ScaleConfig(), None, 7, lambda *_: None, keep)
 
     with pytest.raises(KeyboardInterrupt):
         train(tmp_path)
@@ -62,7 +63,7 @@ def test_a_training_that_is_killed_keeps_its_networks(monkeypatch, tmp_path):
     jax.tree.map(np.testing.assert_array_equal, found, calm)
 
 
-def test_a_calibration_that_is_killed_keeps_its_settings(monkeypatch, tmp_path):
+def test_a_calibration_that_is_killed_keeps_its_settings(monkeypatch, tmp_path, system):
     searched = []
 
     def search(grid, *_, **__):
@@ -70,7 +71,7 @@ def test_a_calibration_that_is_killed_keeps_its_settings(monkeypatch, tmp_path):
         return 3
 
     monkeypatch.setattr(published, "calibrated", search)
-    twin, log, task = SYSTEM
+    twin, log, task = system
 
     def chosen(keep):
         rules = published.autoscalers(*task, twin, log, 1, ("hpa_calibrated", "hpa_sized"), keep)

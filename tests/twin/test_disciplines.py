@@ -85,7 +85,8 @@ def ordered_cluster(order: int) -> Cluster:
     return replace(cluster, disciplines=Disciplines((order, ARRIVAL, ARRIVAL, ARRIVAL)))
 
 
-@pytest.mark.parametrize("order", [SHORTEST, pytest.param(LATEST, marks=pytest.mark.slow)])
+@pytest.mark.slow
+@pytest.mark.parametrize("order", [SHORTEST, LATEST])
 def test_the_array_code_agrees_with_the_loop(order: int) -> None:
     encoding = made_encoding(ordered_cluster(order), reward="response")
     rows = made_rows(np.random.default_rng(3), encoding.cluster, 96)

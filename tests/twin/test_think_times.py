@@ -72,7 +72,8 @@ def by_plain_loop(windows: Windows, column: int) -> list[tuple[float, int]]:
     return found
 
 
-@pytest.mark.parametrize("seed", [0, pytest.param(1, marks=pytest.mark.slow)])
+@pytest.mark.slow
+@pytest.mark.parametrize("seed", [0, 1])
 def test_requests_come_as_in_a_plain_loop(seed):
     encoding, windows = logged(seed)
     system = answered_environment(windows, encoding, answering(), reacts=True)
