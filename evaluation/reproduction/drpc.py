@@ -22,9 +22,9 @@ from evaluation.jobs.job import Step, run_job
 from evaluation.judges.descriptions import LADDER
 from evaluation.reproduction.drpc_ladder import CHOSEN_FROM, ladder_step, played_as_chosen, read_choices
 from evaluation.reproduction.drpc_learners import (
+    AFTER,
     IN_TRUTH,
     KINDS,
-    TAUGHT,
     learned_autoscaler,
     learning_step,
     task_of,
@@ -155,7 +155,7 @@ def compare(config: DrpcConfig, workdir: Path, progress: Progress) -> dict[str, 
     twin = load_application_twin(made["twin"])
     wanted = set(config.names)
     needed = wanted | {*CHOSEN_FROM, *POD_RULES} if LADDER in wanted else wanted
-    needed = needed | {"teacher"} if needed & set(TAUGHT) else needed
+    needed = needed | {AFTER[name] for name in needed & set(AFTER)}
     learning = config.preset, ARCHIVE, config.num_seeds, config.updates
     learners = [learning_step(kind, *learning) for kind in KINDS if kind in needed]
     made = run_job(learners, workdir, progress, done=made)

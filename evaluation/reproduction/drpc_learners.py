@@ -22,6 +22,8 @@ from logs_schema import Archive
 from logs_schema.progress import Progress
 from offline_rl.algorithms.td3 import td3
 from offline_rl.autoscaling.config import SCALE_CODE, ScaleConfig
+from offline_rl.autoscaling.from_logs import evened, learn_from_log, logged_pairs
+from offline_rl.autoscaling.policy_gradients import PolicyGradientConfig, train_by_gradients
 from offline_rl.autoscaling.students import Lessons, StudentConfig, lessons_of, student_policy, train_students
 from offline_rl.autoscaling.teaching import TeacherConfig, teach, teacher_policy, train_teacher
 from offline_rl.networks import example_of
@@ -54,12 +56,14 @@ STUDENTS = {
 from the teacher, and draws from its choices as the log does."""
 IN_TRUTH = "teacher_lookahead_in_truth"
 """As `teacher_lookahead`, of the same planner, but trained in the truth."""
-KINDS = (*TEACHERS, *STUDENTS, IN_TRUTH)
-WHOLE = (*TEACHERS, IN_TRUTH)
+BY_GRADIENTS, ON_PLANNER, FROM_LOG = "ppo", "ppo_lookahead", "td3_bc"
+"""As `teacher`: by PPO in the twin, from nothing and on from `teacher_lookahead`; by TD3+BC from the log alone."""
+KINDS = (*TEACHERS, BY_GRADIENTS, ON_PLANNER, FROM_LOG, *STUDENTS, IN_TRUTH)
+WHOLE = (*TEACHERS, BY_GRADIENTS, ON_PLANNER, FROM_LOG, IN_TRUTH)
 """One network for all deployments."""
 PLANNED = ("teacher_lookahead", "students_lookahead", IN_TRUTH)
-TAUGHT = ("students", "students_discrete")
-"""Those who learn from the teacher."""
+AFTER = {"students": "teacher", "students_discrete": "teacher", ON_PLANNER: "teacher_lookahead"}
+"""Kind -> the network that it learns from, or starts at."""
 
 
 TRUTH_DAYS = 45
@@ -121,7 +125,8 @@ def learning_step(kind: str, preset: str, archive: str, num_seeds: int, updates:
 
     def build(out: Path, inputs: Mapping[str, Path], progress: Progress) -> Mapping[str, Any]:
         school = school_of(preset, inputs, archive, num_seeds, updates)
-        teachers = load_params(inputs, "teacher", school) if "teacher" in inputs else None
+        before = AFTER.get(kind)
+        teachers = load_params(inputs, before, school) if before else None
         planner = planner_of(school) if kind in PLANNED else None
         found = []
         with progress.stage(kind, unit="seeds") as stage:
@@ -132,7 +137,7 @@ def learning_step(kind: str, preset: str, archive: str, num_seeds: int, updates:
         save_arrays(out / PARAMS, jax.tree.map(lambda *leaves: jnp.stack(leaves), *found))
         return {}
 
-    before = ("archive", "twin", "teacher") if kind in TAUGHT else ("archive", "twin")
+    before = ("archive", "twin", AFTER[kind]) if kind in AFTER else ("archive", "twin")
     settings = {"preset": preset, "num_seeds": num_seeds, "updates": updates}
     return Step(kind, "autoscaling-policy", build, inputs=before, config=settings, code_version=SCALE_CODE)
 
@@ -146,9 +151,15 @@ def planner_of(school: School) -> Autoscaler:
 def learn(
     key: Array, kind: str, school: School, teacher: PyTree = None, planner: Autoscaler | None = None
 ) -> PyTree:
-    """Parameters of one policy of a kind; students of a teacher get the teacher's."""
+    """Parameters of one policy of a kind; those that come after another (`AFTER`) get its."""
     if kind == "teacher":
         return train_teacher(key, school.system, school.teacher)[0]
+    if kind in (BY_GRADIENTS, ON_PLANNER):
+        config = PolicyGradientConfig(updates=school.teacher.updates)
+        return train_by_gradients(key, school.drifting, config, teacher)
+    if kind == FROM_LOG:
+        pairs = logged_pairs(school.scaling, school.limits, school.log, cost_under_slo())
+        return learn_from_log(key, evened(pairs, school.scaling.dead_zone))
     if kind == "clone":
         intervals = logged_intervals(school.scaling, school.log)
         seen = observe(school.scaling, school.limits, intervals.state)

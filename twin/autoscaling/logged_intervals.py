@@ -1,4 +1,4 @@
-"""The logged behaviour, to imitate it: what it observed and decided, interval by interval."""
+"""The logged behaviour: what it observed, decided and brought about, interval by interval."""
 
 from typing import Any, NamedTuple
 
@@ -21,6 +21,8 @@ class LoggedIntervals(NamedTuple):
 
     state: ScalingState
     action: ScalingAction  # in steps, as far as it went
+    events: ScalingEvents  # of the interval that the decision began
+    row: np.ndarray  # [intervals] of that interval in the log
 
 
 def logged_intervals(config: AutoscalingConfig, log: ScalingLog) -> LoggedIntervals:
@@ -40,7 +42,8 @@ def logged_intervals(config: AutoscalingConfig, log: ScalingLog) -> LoggedInterv
         jax.tree.map(lambda leaf, at=at: jnp.asarray(leaf[..., at], jnp.float32), events.grants)
         for at in (moments - 1, moments)
     )
-    return LoggedIntervals(ScalingState(before, past), action_towards(config, before, after))
+    begun = jax.tree.map(lambda leaf: jnp.asarray(leaf[..., moments], jnp.float32), events)
+    return LoggedIntervals(ScalingState(before, past), action_towards(config, before, after), begun, moments)
 
 
 def logged_events(log: ScalingLog) -> ScalingEvents:
