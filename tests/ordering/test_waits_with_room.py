@@ -4,8 +4,11 @@ import numpy as np
 import pytest
 
 from evaluation.problems.ordering.log_gaps import WITH_ROOM, head_in_words
+from evaluation.problems.ordering.replay_report import as_lines
+from evaluation.problems.ordering.replaying import ReplayConfig, replay_archive
 from evaluation.problems.ordering.waits_with_room import HeldAmounts, waited, waits_in_words
 from logs_schema.archive import Archive
+from logs_schema.progress import SilentProgress
 from tests.ordering.pool_archives import job, write
 from twin.ordering.jobs import read_jobs
 from twin.ordering.pools import pool_of
@@ -108,3 +111,16 @@ def test_a_log_that_does_not_tell_what_jobs_wait_for_is_said_to_be_silent(tmp_pa
     shared = [row | {"request_id": f"beside {row['request_id']}", "arrival": row["start"]} for row in rows]
     (note,) = found(tmp_path / "log", rows + shared)
     assert "the log does not tell what for" in note
+
+
+def test_a_replay_of_the_whole_log_says_so(tmp_path):
+    found(tmp_path / "log", waves(8, cpu_cores=1.0, gpus=1.0))
+    day = Archive(tmp_path / "log").days("requests")[0]
+    whole, part = (
+        replay_archive(tmp_path / "log", ReplayConfig(days=days), SilentProgress())
+        for days in (None, (day, day))
+    )
+    (doubt,) = [one for one in whole.to_json()["doubts"] if WITH_ROOM in one]
+    assert "GPUs enough were free" in doubt
+    assert doubt[1:] in as_lines(whole)
+    assert part.to_json()["doubts"] == []

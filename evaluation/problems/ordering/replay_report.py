@@ -30,12 +30,13 @@ CONSEQUENCES = {
 
 @dataclass(frozen=True)
 class ReplayedQueue:
-    """One queue: jobs, pool, and for each policy its schedule and its figures."""
+    """One queue: jobs, pool, for each policy its schedule and its figures, and what makes these idle or doubtful."""
 
     jobs: Jobs
     pool: Pool
     schedules: dict[str, Replayed]
     summaries: dict[str, Summary]
+    doubts: tuple[str, ...] = ()
 
     def to_json(self) -> dict[str, Any]:
         """Plain JSON; None where a figure does not apply."""
@@ -48,6 +49,7 @@ class ReplayedQueue:
             | {TOO_LARGE: one.num_too_large, "overrunning": one.num_overrunning},
             "logged_mean_wait_s": _finite(logged_mean_wait_s(self.jobs)),
             "note": LOGGED_GAP,
+            "doubts": list(self.doubts),
             "policies": {
                 name: {key: _finite(value) for key, value in summary._asdict().items()}
                 | {"num_backfilled": self.schedules[name].num_backfilled}
@@ -202,6 +204,8 @@ def _part(name: str, plain: dict[str, Any], gap: str) -> str:
             f"{number(row['mean_bounded_slowdown']):>12}{number(row['utilisation']):>13}"
             f"{number(row['jain_fairness']):>8}{_count(row['num_backfilled']):>12}"
         )
+    for doubt in plain["doubts"]:
+        lines += ["", doubt[0].upper() + doubt[1:]]
     return "\n".join(lines)
 
 

@@ -9,10 +9,12 @@ import numpy as np
 
 from evaluation.problems.configuration import WARM_STARTS, WeeksConfig
 from evaluation.problems.ordering.fixed_orders import fixed_order, is_by_predictions
+from evaluation.problems.ordering.log_gaps import room_in_words
 from evaluation.problems.ordering.online import ONLINE, OrderAt, online_starts
 from evaluation.problems.ordering.other_waits import name_of_waits, read_waits
 from evaluation.problems.ordering.replay_report import ReplayedQueue, ReplayReport
 from evaluation.problems.ordering.summary import summarise
+from evaluation.problems.ordering.waits_with_room import waits_in_words
 from evaluation.problems.ordering.weeks import begin_schedule, cut_week, earlier, warm_earlier
 from logs_schema.archive import Archive
 from logs_schema.calendar import EPOCH_DATE
@@ -106,7 +108,8 @@ def replay_archive(path: Path, config: ReplayConfig, progress: Progress) -> Repl
                 schedules[name] = _played(name, jobs, pool, backfill, warm)
             schedules |= {name_of_waits(path): read_waits(path, jobs) for path in config.waits}
             summaries = {name: summarise(jobs, done.start_s, pool) for name, done in schedules.items()}
-            queues.append(ReplayedQueue(jobs, pool, schedules, summaries))
+            doubts = _doubts(archive, jobs, pool, config)
+            queues.append(ReplayedQueue(jobs, pool, schedules, summaries, doubts))
         stage(len(config.policies) * len(pools))
     return ReplayReport(tuple(queues), tuple(idle))
 
@@ -145,6 +148,13 @@ def _jobs(archive: Archive, pool: Pool, config: ReplayConfig) -> tuple[Jobs, War
     jobs = read_jobs(archive, pool=pool.name, withdraw=config.withdraw, counted=config.days)
     jobs = clairvoyant(jobs) if config.clairvoyant else jobs
     return (jobs, None) if config.days is None else _part(jobs, pool, config.days, config.warm)
+
+
+def _doubts(archive: Archive, jobs: Jobs, pool: Pool, config: ReplayConfig) -> tuple[str, ...]:
+    """What makes the figures idle or doubtful, of a log that is replayed whole; part of one does not tell."""
+    if config.days is not None or config.withdraw:
+        return ()
+    return (*room_in_words(jobs, pool), *waits_in_words(archive, jobs, pool))
 
 
 def _part(jobs: Jobs, pool: Pool, days: tuple[date, date], warm: str) -> tuple[Jobs, WarmStart]:
