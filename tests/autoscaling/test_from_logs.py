@@ -62,33 +62,30 @@ def pairs(log):
 def test_pairs_of_a_log_are_the_steps_of_the_problem(log, pairs, actions):
     """Observation, action and worth, as the bookkeeping of rollouts has them under the same events."""
     problem = autoscaling_problem(CONFIG, LIMITS, cost_under_slo())
-    events = jax.tree.map(lambda leaf: jnp.asarray(leaf, jnp.float32), logged_events(log))
-    rows = [*range(WINDOW, GAP), *range(GAP + 1 + WINDOW, ROWS)]
-    expected = {}
-    for first in (WINDOW, GAP + 1 + WINDOW):
-        past = jax.tree.map(lambda leaf: jnp.moveaxis(leaf[..., first - WINDOW : first], -1, 0), events)  # noqa: B023
+    events = jax.tree.map(lambda leaf: np.asarray(leaf, np.float32), logged_events(log))
+    no = jnp.bool_(False)
+
+    @jax.jit
+    def step(state, action, now):
+        outcome = Outcome(jnp.float32(CONFIG.interval_s), no, no, now)
+        moved, records = problem.apply(state, action, outcome, jnp.arange(2))
+        grants = problem.decision_info(state, action)
+        return moved, problem.observe(state), grants, problem.reward(grants, records.outcome)
+
+    seconds = [*range(WINDOW + 1, GAP), *range(GAP + WINDOW + 2, ROWS)]
+    assert pairs.reward.shape == (2, 2, len(seconds))
+    for place, second in enumerate(seconds):
+        first = second - 1
+        past = jax.tree.map(lambda leaf: np.moveaxis(leaf[..., first - WINDOW : first], -1, 0), events)  # noqa: B023
         state = ScalingState(jax.tree.map(lambda leaf: leaf[-1], past.grants), past)
-        for row in (row for row in rows if row >= first and (row < GAP) == (first < GAP)):
+        for number, row in enumerate((first, second)):
             now = jax.tree.map(lambda leaf: leaf[..., row], events)  # noqa: B023
-            outcome = Outcome(jnp.float32(CONFIG.interval_s), jnp.bool_(False), jnp.bool_(False), now)
-            moved, records = problem.apply(state, actions[row], outcome, jnp.arange(2))
-            grants = problem.decision_info(state, actions[row])
-            expected[row] = problem.observe(state), grants, problem.reward(grants, records.outcome)
-            state = moved
-    seconds = [row for row in rows if row - 1 in rows]
-    assert pairs.reward.shape == (2, 2, len(seconds)) == (2, 2, len(rows) - 2)
-    for place, row in enumerate(seconds):
-        for step, at in enumerate((row - 1, row)):
-            seen, grants, worth = expected[at]
-            one = jax.tree.map(lambda leaf: leaf[step, ..., place], pairs)  # noqa: B023
+            moved, seen, grants, worth = step(state, actions[row], now)
+            one = jax.tree.map(lambda leaf: leaf[number, ..., place], pairs)  # noqa: B023
             jax.tree.map(same, one.observation, seen)
             same(one.reward, worth)
-            held = ScalingState(
-                jax.tree.map(lambda leaf: jnp.asarray(leaf[..., at - 1], jnp.float32), events.grants),  # noqa: B023
-                None,
-            )
-            reached = rescaled(CONFIG, LIMITS, held.grants, one.action)
-            jax.tree.map(same, reached, grants)
+            jax.tree.map(same, step(state, one.action, now)[2], grants)
+            state = moved
     assert float(pairs.elapsed_s.min()) == float(pairs.elapsed_s.max()) == CONFIG.interval_s
 
 
@@ -106,6 +103,7 @@ def test_a_log_without_two_intervals_in_a_row_is_refused(log):
         logged_pairs(CONFIG, LIMITS, cut, cost_under_slo())
 
 
+@pytest.mark.slow
 def test_the_clone_of_a_log_does_as_the_log(log, pairs):
     """With next to no weight on values the policy nears the mean of the logged actions."""
     config = LogLearnerConfig(updates=300, batch=32)
