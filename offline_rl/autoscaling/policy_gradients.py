@@ -1,7 +1,6 @@
 """One network for all deployments, trained by PPO in the twin: from nothing, or on from a network that imitates.
 
-Each deployment learns from its own rewards, valued by a critic that sees what it sees (independent learners that share
-their parameters; de Witt et al. 2020): what the others earn is noise to it, and the more so the more of them there are.
+Each deployment learns from its own rewards (`offline_rl.independent`): by those of all of them PPO ends far behind.
 What is played are the medians of the policy. They have the form of the teacher of TD3, and are handed over as it is.
 """
 
@@ -9,17 +8,15 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 
-import jax
 import jax.numpy as jnp
-from jax.tree_util import Partial
 
 from offline_rl.algorithms.ppo import PPOConfig, ppo
-from offline_rl.networks import Example, example_of
+from offline_rl.independent import independent
+from offline_rl.networks import example_of
 from offline_rl.selecting import train_kept
-from offline_rl.training_loop import Experience
-from twin.contracts import Array, Environment, Policy, PyTree, Trajectory
+from offline_rl.training_loop import in_twin
+from twin.contracts import Array, Environment, PyTree
 from twin.networks import with_layer
-from twin.rollout import rollout
 
 UPDATES_PER_SAVE = 25
 
@@ -70,44 +67,10 @@ def train_by_gradients(
     """
     config = config or PolicyGradientConfig()
     clone = None if start is None else around(start, config.log_deviation)
-    algorithm = ppo(_alone(example_of(environment)), config.ppo, clone)
-    experience = _in_twin(environment, config.steps, config.streams)
+    algorithm = independent(lambda one: ppo(one, config.ppo, clone), example_of(environment))
+    experience = in_twin(environment, config.steps, (config.streams,))
     state, _ = train_kept(key, algorithm, experience, config.updates, checkpoint, UPDATES_PER_SAVE)
     return medians(state.params.actor)
-
-
-def by_deployment(trajectory: Trajectory) -> Trajectory:
-    """Every seat of every stream as a stream of one seat, leaves [T - 1, ..., 1, seats * B]; the critic sees what the
-    seat sees, and of the last step no more than that is left."""
-    num_seats = trajectory.active.shape[1]
-
-    def own(leaf: Array) -> Array:
-        return leaf[:-1].reshape(len(leaf) - 1, *leaf.shape[1:-2], 1, -1)
-
-    def shared(leaf: Array) -> Array:
-        beside = jnp.broadcast_to(leaf[:-1, None], (len(leaf) - 1, num_seats, leaf.shape[-1]))
-        return beside.reshape(len(leaf) - 1, -1)
-
-    observation, legal, action = jax.tree.map(
-        own, (trajectory.observation, trajectory.legal, trajectory.action)
-    )
-    return Trajectory(
-        observation=observation,
-        global_observation=jax.tree.map(
-            lambda leaf: leaf.reshape(*leaf.shape[:-2], -1), trajectory.observation
-        ),
-        legal=legal,
-        active=own(trajectory.active),
-        action=action,
-        reward=own(trajectory.reward),
-        settled=own(trajectory.settled),
-        decision_info=(),
-        outcome=(),
-        elapsed_s=shared(trajectory.elapsed_s),
-        terminated=shared(trajectory.terminated),
-        done=shared(trajectory.done),
-        illegal=own(trajectory.illegal),
-    )
 
 
 def around(deterministic: PyTree, log_deviation: float) -> PyTree:
@@ -134,21 +97,3 @@ def _with_outputs(params: PyTree, change: Callable[[str, Array], Array]) -> PyTr
     layers = params["params"]
     last = max(layers, key=lambda name: int(name.rsplit("_", 1)[1]))
     return with_layer(params, last, {name: change(name, leaf) for name, leaf in layers[last].items()})
-
-
-def _alone(example: Example) -> Example:
-    """The shapes of an environment, as of `by_deployment`."""
-
-    def of_one(leaf: jax.ShapeDtypeStruct) -> jax.ShapeDtypeStruct:
-        return jax.ShapeDtypeStruct((*leaf.shape[:-1], 1), leaf.dtype)
-
-    observation, legal = jax.tree.map(of_one, (example.observation, example.legal))
-    seen = jax.tree.map(lambda leaf: jax.ShapeDtypeStruct(leaf.shape[:-1], leaf.dtype), observation)
-    return Example(observation, legal, seen)
-
-
-def _in_twin(environment: Environment, num_steps: int, num_streams: int) -> Experience:
-    def act(key: Array, policy: Policy) -> Trajectory:
-        return by_deployment(rollout(key, environment, policy, num_steps, (num_streams,), over_devices=True))
-
-    return Partial(act)

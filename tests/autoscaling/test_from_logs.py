@@ -10,7 +10,7 @@ import pytest
 
 from offline_rl.algorithm import choices_of
 from offline_rl.autoscaling.from_logs import LogLearnerConfig, evened, learn_from_log, logged_pairs
-from offline_rl.autoscaling.policy_gradients import PolicyGradientConfig, around, by_deployment, medians
+from offline_rl.autoscaling.policy_gradients import PolicyGradientConfig, around, medians
 from offline_rl.autoscaling.teaching import teacher_policy
 from offline_rl.distributions import greedy
 from offline_rl.errors import TrainingError
@@ -122,20 +122,6 @@ def test_decisions_that_change_something_are_drawn_as_often_as_others(pairs):
     assert found.sum() == (~found).sum() == 33 - 3
     none = rare._replace(action=jax.tree.map(jnp.zeros_like, rare.action))
     assert evened(none, CONFIG.dead_zone).reward.shape == none.reward.shape
-
-
-def test_each_deployment_is_a_stream_with_its_own_view_and_worth(pairs):
-    longer = jax.tree.map(lambda leaf: jnp.concatenate([leaf, leaf + 1]), pairs._replace(active=pairs.reward))
-    found = by_deployment(longer)
-    for seat in range(2):
-        for stream in (0, 17):
-            at = seat * 33 + stream
-            for one, other in ((found.reward, longer.reward), (found.action.cpu, longer.action.cpu)):
-                np.testing.assert_array_equal(one[:, 0, at], other[:-1, seat, stream])
-            np.testing.assert_array_equal(found.elapsed_s[:, at], longer.elapsed_s[:-1, stream])
-            local = longer.observation.local[..., seat, stream]
-            np.testing.assert_array_equal(found.observation.local[..., 0, at], local[:-1])
-            np.testing.assert_array_equal(found.global_observation.local[..., at], local)
 
 
 def test_medians_of_an_actor_are_a_deterministic_policy(pairs):
