@@ -125,8 +125,7 @@ def learning_step(kind: str, preset: str, archive: str, num_seeds: int, updates:
 
     def build(out: Path, inputs: Mapping[str, Path], progress: Progress) -> Mapping[str, Any]:
         school = school_of(preset, inputs, archive, num_seeds, updates)
-        before = AFTER.get(kind)
-        teachers = load_params(inputs, before, school) if before else None
+        teachers = load_params(inputs, AFTER[kind], school) if kind in AFTER else None
         planner = planner_of(school) if kind in PLANNED else None
         found = []
         with progress.stage(kind, unit="seeds") as stage:

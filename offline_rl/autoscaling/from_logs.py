@@ -104,11 +104,7 @@ def evened(pairs: Trajectory, dead_zone: float) -> Trajectory:
 
 
 def learn_from_log(key: Array, pairs: Trajectory, config: LogLearnerConfig | None = None) -> PyTree:
-    """Parameters of a network that learned from a log (`logged_pairs`, `evened`).
-
-    Raises:
-        TrainingError: Training diverged.
-    """
+    """Parameters of a network that learned from a log (`logged_pairs`, `evened`)."""
     config = config or LogLearnerConfig()
     algorithm = td3_bc(example_in(pairs), config.td3_bc)
     state, _ = train(key, algorithm, pairs_from_logs(pairs, config.batch), config.updates)

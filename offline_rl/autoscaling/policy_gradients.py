@@ -6,19 +6,15 @@ What is played are the medians of the policy. They have the form of the teacher 
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from pathlib import Path
 
 import jax.numpy as jnp
 
 from offline_rl.algorithms.ppo import PPOConfig, ppo
 from offline_rl.independent import independent
 from offline_rl.networks import example_of
-from offline_rl.selecting import train_kept
-from offline_rl.training_loop import in_twin
+from offline_rl.training_loop import in_twin, train
 from twin.contracts import Array, Environment, PyTree
 from twin.networks import with_layer
-
-UPDATES_PER_SAVE = 25
 
 
 @dataclass(frozen=True)
@@ -50,7 +46,6 @@ def train_by_gradients(
     environment: Environment,
     config: PolicyGradientConfig | None = None,
     start: PyTree = None,
-    checkpoint: Path | None = None,
 ) -> PyTree:
     """Parameters of a network, in the form of the teacher of TD3.
 
@@ -59,17 +54,12 @@ def train_by_gradients(
         environment: The twin.
         config: How to train.
         start: Parameters of such a network, to start from and to stay near.
-        checkpoint: As of `train_kept`.
-
-    Raises:
-        TrainingError: Training diverged.
-        ProductError: The checkpoint cannot be read, or is of another key or configuration.
     """
     config = config or PolicyGradientConfig()
     clone = None if start is None else around(start, config.log_deviation)
     algorithm = independent(lambda one: ppo(one, config.ppo, clone), example_of(environment))
     experience = in_twin(environment, config.steps, (config.streams,))
-    state, _ = train_kept(key, algorithm, experience, config.updates, checkpoint, UPDATES_PER_SAVE)
+    state, _ = train(key, algorithm, experience, config.updates)
     return medians(state.params.actor)
 
 

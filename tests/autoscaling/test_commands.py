@@ -272,20 +272,13 @@ def test_from_a_simulated_log_to_a_certified_twin_and_a_table(tmp_path, capsys):
     assert beyond == [1.0]  # ...and the certificate says so
     work = str(tmp_path / "work")
     arguments = [
-        "--quick",
-        "--minutes",
-        "30",
-        "--seeds",
-        "2",
-        "--autoscalers",
-        "hpa,lookahead",
-        "--out",
-        work,
-    ]
+        "--quick", "--minutes", "30", "--seeds", "2", "--autoscalers", "hpa,lookahead,ppo", "--updates", "2",
+        "--out", work,
+    ]  # fmt: skip
     capsys.readouterr()
     assert main(["reproduce", "drpc", *arguments, "--json", "--no-progress"]) == 0
     rows = json.loads(capsys.readouterr().out)["rows"]
-    assert {row["autoscaler"] for row in rows} == {"hpa", "lookahead"}
+    assert {row["autoscaler"] for row in rows} == {"hpa", "lookahead", "ppo"}
     first = {row["autoscaler"]: row for row in rows if row["shift_days"] == 0}
     assert first["lookahead"]["p95_response_s"] < first["hpa"]["p95_response_s"]
 
