@@ -74,22 +74,22 @@ def logged_pairs(
         at: LoggedIntervals = jax.tree.map(lambda leaf: leaf[..., place], logged)
         legal = legal_steps(config, at.state.grants)
         action = legalised(at.action, legal)[0]
-        yes = jnp.ones(at.state.grants.replicas.shape, bool)
-        no, streams = ~yes, jnp.zeros(len(place), bool)
+        always = jnp.ones(at.state.grants.replicas.shape, bool)
+        ended = jnp.zeros(len(place), bool)
         return Trajectory(
             observation=observe(config, limits, at.state),
             global_observation=(),
             legal=legal,
-            active=yes,
+            active=always,
             action=action,
             reward=reward(config, limits, at.events.grants, earned(config, at.events)),
-            settled=yes,
+            settled=always,
             decision_info=(),
             outcome=(),
             elapsed_s=jnp.full(len(place), config.interval_s),
-            terminated=streams,
-            done=streams,
-            illegal=no,
+            terminated=ended,
+            done=ended,
+            illegal=~always,
         )
 
     return jax.tree.map(lambda *leaves: jnp.stack(leaves), step(first), step(first + 1))
@@ -98,8 +98,10 @@ def logged_pairs(
 def evened(pairs: Trajectory, dead_zone: float) -> Trajectory:
     """Pairs of a log, those whose first decision changes something repeated until they are as many as the others."""
     changes = np.any([np.abs(leaf[0]) > dead_zone for leaf in jax.tree.leaves(pairs.action)], axis=(0, 1))
-    some, none = np.flatnonzero(changes), np.flatnonzero(~changes)
-    chosen = np.concatenate([none, np.resize(some, max(len(none), len(some)) if len(some) else 0)])
+    moving, resting = np.flatnonzero(changes), np.flatnonzero(~changes)
+    if len(moving) < len(resting):
+        moving = np.resize(moving, len(resting) if len(moving) else 0)
+    chosen = np.concatenate([resting, moving])
     return jax.tree.map(lambda leaf: leaf[..., chosen], pairs)
 
 
