@@ -13,12 +13,13 @@ import jax.numpy as jnp
 import numpy as np
 
 from offline_rl.algorithms.td3_bc import TD3BCConfig, td3_bc
+from offline_rl.autoscaling.teaching import HIDDEN, HORIZON_S
 from offline_rl.errors import TrainingError
 from offline_rl.networks import example_in
 from offline_rl.training_loop import train
 from offline_rl.transitions import pairs_from_logs
 from twin.autoscaling.config import AutoscalingConfig, GrantLimits
-from twin.autoscaling.logged_intervals import LoggedIntervals, logged_intervals
+from twin.autoscaling.logged_intervals import logged_intervals
 from twin.autoscaling.observing import observe
 from twin.autoscaling.problem import legal_steps
 from twin.autoscaling.rewards import Reward, earned
@@ -41,7 +42,7 @@ class LogLearnerConfig:
     batch: int = 64
     td3_bc: TD3BCConfig = field(
         default_factory=lambda: TD3BCConfig(
-            horizon_s=300.0, q_weight=0.5, learning_rate=1e-3, hidden=(64, 64)
+            horizon_s=HORIZON_S, q_weight=0.5, learning_rate=1e-3, hidden=HIDDEN
         )
     )
 
@@ -70,29 +71,25 @@ def logged_pairs(
             advice="learn from a log with more days, or in the twin",
         )
 
-    def step(place: np.ndarray) -> Trajectory:
-        at: LoggedIntervals = jax.tree.map(lambda leaf: leaf[..., place], logged)
-        legal = legal_steps(config, at.state.grants)
-        action = legalised(at.action, legal)[0]
-        always = jnp.ones(at.state.grants.replicas.shape, bool)
-        ended = jnp.zeros(len(place), bool)
-        return Trajectory(
-            observation=observe(config, limits, at.state),
-            global_observation=(),
-            legal=legal,
-            active=always,
-            action=action,
-            reward=reward(config, limits, at.events.grants, earned(config, at.events)),
-            settled=always,
-            decision_info=(),
-            outcome=(),
-            elapsed_s=jnp.full(len(place), config.interval_s),
-            terminated=ended,
-            done=ended,
-            illegal=~always,
-        )
-
-    return jax.tree.map(lambda *leaves: jnp.stack(leaves), step(first), step(first + 1))
+    legal = legal_steps(config, logged.state.grants)
+    always = jnp.ones(logged.state.grants.replicas.shape, bool)
+    ended = jnp.zeros(len(logged.row), bool)
+    whole = Trajectory(
+        observation=observe(config, limits, logged.state),
+        global_observation=(),
+        legal=legal,
+        active=always,
+        action=legalised(logged.action, legal)[0],
+        reward=reward(config, limits, logged.events.grants, earned(config, logged.events)),
+        settled=always,
+        decision_info=(),
+        outcome=(),
+        elapsed_s=jnp.full(len(logged.row), config.interval_s),
+        terminated=ended,
+        done=ended,
+        illegal=~always,
+    )
+    return jax.tree.map(lambda leaf: jnp.stack([leaf[..., first], leaf[..., first + 1]]), whole)
 
 
 def evened(pairs: Trajectory, dead_zone: float) -> Trajectory:

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 import jax.numpy as jnp
 
 from offline_rl.algorithms.ppo import PPOConfig, ppo
+from offline_rl.autoscaling.teaching import HIDDEN, HORIZON_S
 from offline_rl.independent import independent
 from offline_rl.networks import example_of
 from offline_rl.training_loop import in_twin, train
@@ -35,8 +36,8 @@ class PolicyGradientConfig:
     log_deviation: float = -1.5
     ppo: PPOConfig = field(
         default_factory=lambda: PPOConfig(
-            horizon_s=300.0, entropy=0.0, kl_to_clone=0.03, num_epochs=4, learning_rate=1e-3,
-            actor_hidden=(64, 64), critic_hidden=(64, 64),
+            horizon_s=HORIZON_S, entropy=0.0, kl_to_clone=0.03, num_epochs=4, learning_rate=1e-3,
+            actor_hidden=HIDDEN, critic_hidden=HIDDEN,
         )
     )  # fmt: skip
 

@@ -34,6 +34,8 @@ from twin.rollout import rollout
 
 NUM_ROUNDS, NUM_STEPS, NUM_STREAMS = 6, 240, 8
 """Of lessons (from the second on the students act); intervals of a round; copies of the twin in a round."""
+HORIZON_S, HIDDEN = 300.0, (64, 64)
+"""Of every network for all deployments, however it learns: so all are played and handed over alike."""
 UPDATES_PER_SAVE = 25
 """Of a teacher that is kept on the way: all of its experience is saved with it."""
 
@@ -54,8 +56,8 @@ class TeacherConfig:
     steps: int = 40
     td3: TD3Config = field(
         default_factory=lambda: TD3Config(
-            horizon_s=300.0, capacity=60_000, batch=128, updates=20, exploration=0.35, random_share=0.15,
-            target_rate=0.01, learning_rate=1e-3, hidden=(64, 64),
+            horizon_s=HORIZON_S, capacity=60_000, batch=128, updates=20, exploration=0.35, random_share=0.15,
+            target_rate=0.01, learning_rate=1e-3, hidden=HIDDEN,
         )
     )  # fmt: skip
 

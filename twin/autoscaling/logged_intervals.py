@@ -38,12 +38,12 @@ def logged_intervals(config: AutoscalingConfig, log: ScalingLog) -> LoggedInterv
         return jnp.moveaxis(jnp.asarray(leaf[..., ages], jnp.float32), -2, 0)
 
     past = jax.tree.map(window, events)
-    before, after = (
-        jax.tree.map(lambda leaf, at=at: jnp.asarray(leaf[..., at], jnp.float32), events.grants)
-        for at in (moments - 1, moments)
+    before, begun = (
+        jax.tree.map(lambda leaf, at=at: jnp.asarray(leaf[..., at], jnp.float32), tree)
+        for tree, at in ((events.grants, moments - 1), (events, moments))
     )
-    begun = jax.tree.map(lambda leaf: jnp.asarray(leaf[..., moments], jnp.float32), events)
-    return LoggedIntervals(ScalingState(before, past), action_towards(config, before, after), begun, moments)
+    action = action_towards(config, before, begun.grants)
+    return LoggedIntervals(ScalingState(before, past), action, begun, moments)
 
 
 def logged_events(log: ScalingLog) -> ScalingEvents:
