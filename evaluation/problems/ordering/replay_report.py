@@ -11,6 +11,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from evaluation.comparison.formatting import number
+from evaluation.problems.ordering.log_gaps import as_sentence
 from evaluation.problems.ordering.summary import LOGGED_GAP, Summary, logged_mean_wait_s, stays, summarise
 from evaluation.problems.ordering.weeks import earlier
 from logs_schema.errors import ConfigError, first
@@ -205,7 +206,7 @@ def _part(name: str, plain: dict[str, Any], gap: str) -> str:
             f"{number(row['jain_fairness']):>8}{_count(row['num_backfilled']):>12}"
         )
     for doubt in plain["doubts"]:
-        lines += ["", doubt[0].upper() + doubt[1:]]
+        lines += ["", as_sentence(doubt)]
     return "\n".join(lines)
 
 
