@@ -7,7 +7,8 @@ without transfer times this is first come, first served with several servers, ex
 
     start  = max(clock + latency * noise + input / bandwidth, min over cores of free)
     end    = start + declared run * scatter / (speed of node * affinity of the service to it)
-             (the declared run may be a limit, and speeds may change meanwhile: `options.Declared`, `.modulation`)
+             (the declared run may be a limit, or the time after which the run is killed, and speeds may change
+             meanwhile: `options.Declared`, `.modulation`)
     finish = end + latency * noise + output / bandwidth    where there is an output, else end
 
 Outcomes are drawn at the decision; the response determines when they become observable. A rejected offer is lost: it
@@ -25,7 +26,7 @@ from typing import NamedTuple
 import jax
 import jax.numpy as jnp
 
-from evaluation.simulator.arrivals import needed, uniforms
+from evaluation.simulator.arrivals import declared_run_s, needed, uniforms
 from evaluation.simulator.conditions import DayConditions
 from evaluation.simulator.failures import is_up, next_down_s, way_s
 from evaluation.simulator.modulation import (
@@ -66,6 +67,7 @@ class Offer(NamedTuple):
     drop_s: Array  # when it is dropped if it has not started; inf if never
     way_back_s: Array  # how long the output takes on a sound link; 0 without output
     service: Array  # int32, the world's own index
+    killed_after_s: Array | None = None  # run time, in worlds that kill what reaches the declared one
 
 
 def empty_queues(key: Array, world: World, today: DayConditions, streams: Streams) -> CoreQueues:
@@ -127,7 +129,8 @@ def draw_offer(
     possible = jnp.asarray(today.hosts)[service, node]
     if world.outages:
         possible &= jnp.any(one_hot(node, today.speed.shape[0]) & is_up(world, today, clock_s), axis=0)
-    return Offer(node, link, accepted, possible, there_s, run_s, drop_s, way_back_s, service)
+    killed_after_s = declared_run_s(names, request) if world.declared.kills else None
+    return Offer(node, link, accepted, possible, there_s, run_s, drop_s, way_back_s, service, killed_after_s)
 
 
 def answer(
@@ -150,8 +153,9 @@ def answer(
     here = one_hot(offer.node, today.speed.shape[0])
     free_s = jnp.min(jnp.where(here[None], queues.free_s, jnp.inf), axis=1)
     start_s = jnp.maximum(offer.there_s, jnp.min(free_s, axis=0))
-    end_s = start_s + _run_s(hidden, offer, start_s)
-    fate, held_until_s, takes_core = _ending(world, today, offer, here, clock_s, start_s, end_s)
+    fate, held_until_s, takes_core = _ending(
+        world, today, offer, here, clock_s, start_s, _run_s(hidden, offer, start_s)
+    )
     core = one_hot(jnp.argmin(free_s, axis=0), free_s.shape[0])
     taken = core[:, None] & here[None] & takes_core[None, None]
     queues = queues._replace(free_s=jnp.where(taken, held_until_s[None, None], queues.free_s))
@@ -170,10 +174,14 @@ def _ending(
     here: Array,
     clock_s: Array,
     start_s: Array,
-    end_s: Array,
+    run_s: Array,
 ) -> tuple[Fate, Array, Array]:
     """Fate of an offer taken; when its core is free again; whether it takes one."""
     status = jnp.full(clock_s.shape, COMPLETED, jnp.int32)
+    if offer.killed_after_s is not None:
+        status = jnp.where(run_s > offer.killed_after_s, FAILED, status)
+        run_s = jnp.minimum(run_s, offer.killed_after_s)
+    end_s = start_s + run_s
     finish_s, takes_core = end_s, offer.accepted
     if world.drop_late:
         dropped = start_s > offer.drop_s

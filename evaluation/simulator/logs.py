@@ -191,7 +191,9 @@ def _notes(world: World, made: Workload | None) -> list[str]:
     return [
         f"Simulated world {world.name!r}; every day begins with an empty system.",
         f"The last {quiet_s:g} s of a calendar day are quiet.",
-        "requested_run_s is the run time declared for a reference core, no limit: nodes differ in speed.",
+        "requested_run_s is the run time after which a run is killed, on whatever node."
+        if world.declared.kills
+        else "requested_run_s is the run time declared for a reference core, no limit: nodes differ in speed.",
         "start includes the way of the input to the node; a core is held from start to finish.",
         *(
             ["finish includes the way of the output back; the core is free before."]

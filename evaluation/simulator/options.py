@@ -125,6 +125,8 @@ class Declared:
         informative: 1: the true work is proportional to the declared work; 0: it is independent of it.
         rounded_to_s: Values that declared work is rounded up to, ascending; above the last it is not rounded.
         limits: A run ends, completed, when it has done the declared work.
+        kills: A run fails when it has taken the declared time, on whatever node, as batch systems end what reaches the
+            run time that it requested. On a slower node more runs fail.
     """
 
     excess: float = 1.0
@@ -132,6 +134,7 @@ class Declared:
     informative: float = 1.0
     rounded_to_s: tuple[float, ...] = ()
     limits: bool = False
+    kills: bool = False
 
     @property
     def any(self) -> bool:

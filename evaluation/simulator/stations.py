@@ -9,6 +9,7 @@ Between two decisions every node has events of its own, the next of which are pr
 
     it goes down       all its requests fail                                 (`evaluation.simulator.failures`)
     a run ends         least remaining work / rate; the output travels back
+    a run is killed    it has taken the declared time, in worlds that kill then
     a place is taken   the first in the queue, if fewer than `limit` are served
     a wait is given up the earliest deadline in the queue, where the world drops late requests
     its pace changes   a slow period begins or ends, a run that waited for its input begins, a taken core is free
@@ -54,6 +55,7 @@ class StationJobs(NamedTuple):
     status: Array  # int32, UNKNOWN until it is gone
     pressure: Array | None = None  # on the runs beside it, in worlds whose services contend
     sensitivity: Array | None = None  # to theirs
+    killed_after_s: Array | None = None  # run time, in worlds that kill what reaches the declared one
 
 
 def no_jobs(world: World, num_slots: int, streams: Streams) -> StationJobs:
@@ -64,7 +66,7 @@ def no_jobs(world: World, num_slots: int, streams: Streams) -> StationJobs:
     alone = zero if world.contends else None
     return StationJobs(
         none + GONE, never, zero, zero, never, zero, none, none + NO_ENTRANTS, never, never, none + UNKNOWN,
-        alone, alone,
+        alone, alone, never if world.declared.kills else None,
     )  # fmt: skip
 
 
@@ -107,6 +109,7 @@ def hand_over(
         start_s=never,
         finish_s=jnp.where(offer.possible, never, clock_s),
         status=jnp.where(offer.possible, UNKNOWN, FAILED),
+        killed_after_s=offer.killed_after_s,
     )
     if jobs.pressure is not None:
         entry = entry._replace(
@@ -183,24 +186,30 @@ def _round(
     left_s = jnp.where(running, moving.left_s / pace, jnp.inf)
     enters_s = jnp.where(waiting, jobs.enters_s, jnp.inf)
     drop_s = jnp.where(waiting, jobs.drop_s, jnp.inf)
+    killed_s = jnp.full_like(left_s, jnp.inf)
+    if jobs.killed_after_s is not None:
+        killed_s = jnp.where(served, moving.start_s + jobs.killed_after_s, jnp.inf)
     done_at = now_s + jnp.min(left_s, axis=1)
+    killed_at = jnp.min(killed_s, axis=1)
     join_at = jnp.where(num_served < limit, jnp.maximum(now_s, jnp.min(enters_s, axis=1)), jnp.inf)
     drop_at = jnp.min(drop_s, axis=1)
     down_at = next_down_s(world, today, now_s)
     event_at = jnp.minimum(jnp.minimum(done_at, join_at), jnp.minimum(drop_at, down_at))
+    event_at = jnp.minimum(event_at, killed_at)
     event_at = event_at if change_at is None else jnp.minimum(event_at, change_at)
     fires = event_at <= jnp.where(jnp.isfinite(until_s), until_s, jnp.finfo(jnp.float32).max)[None]
     resting_s = jnp.where(jnp.isfinite(until_s)[None], until_s[None], now_s)
     then_s = jnp.where(fires, event_at, resting_s)
     down = fires & (down_at <= event_at)
     done = fires & ~down & (done_at <= event_at)
-    join = fires & ~down & ~done & (join_at <= event_at)
-    drop = fires & ~down & ~done & ~join & (drop_at <= event_at)
+    killed = fires & ~down & ~done & (killed_at <= event_at)
+    join = fires & ~down & ~done & ~killed & (join_at <= event_at)
+    drop = fires & ~down & ~done & ~killed & ~join & (drop_at <= event_at)
 
     at_done = done[:, None] & _first_least(left_s)
     at_join = join[:, None] & _first_least(enters_s)
     at_drop = drop[:, None] & _first_least(drop_s)
-    at_down = down[:, None] & (served | waiting)
+    at_failed = (down[:, None] & (served | waiting)) | (killed[:, None] & _first_least(killed_s))
     then = then_s[:, None]
     passed_s = (then_s - now_s)[:, None] * pace
     left_s = jnp.where(running, jnp.maximum(moving.left_s - passed_s, 0.0), moving.left_s)
@@ -208,14 +217,14 @@ def _round(
     if not world.paced:
         left_s = jnp.where(at_join, left_s + (begins_s - then), left_s)
     start_s = jnp.where(at_join, begins_s, moving.start_s)
-    start_s = jnp.where(at_down & (start_s >= then), jnp.inf, start_s)
+    start_s = jnp.where(at_failed & (start_s >= then), jnp.inf, start_s)
     back_s = _way_back_s(world, today, jobs, at_done, then_s)
     finish_s = jnp.where(at_done, (then_s + back_s)[:, None], moving.finish_s)
-    finish_s = jnp.where(at_drop | at_down, then, finish_s)
+    finish_s = jnp.where(at_drop | at_failed, then, finish_s)
     status = jnp.where(
-        at_done, COMPLETED, jnp.where(at_drop, DROPPED, jnp.where(at_down, FAILED, moving.status))
+        at_done, COMPLETED, jnp.where(at_drop, DROPPED, jnp.where(at_failed, FAILED, moving.status))
     )
-    phase = jnp.where(at_join, SERVED, jnp.where(at_done | at_drop | at_down, GONE, moving.phase))
+    phase = jnp.where(at_join, SERVED, jnp.where(at_done | at_drop | at_failed, GONE, moving.phase))
     end_s = moving.end_s
     if world.reactions.any:
         end_s = _note(end_s, jobs.owner, at_done, then_s + back_s)

@@ -230,6 +230,12 @@ def _validate_declared(world: World) -> None:
     _within(world.name, "declared.excess", declared.excess, 1.0)
     _within(world.name, "declared.agent_spread", declared.agent_spread, 0.0)
     _within(world.name, "declared.informative", declared.informative, 0.0, 1.0)
+    if declared.limits and declared.kills:
+        _refuse(
+            world.name,
+            "declared.limits and declared.kills: a run that reaches what it declared would end completed and fail",
+            "one of them",
+        )
     values = (0.0, *declared.rounded_to_s, math.inf)
     if not all(earlier < later for earlier, later in pairwise(values)):
         _refuse(

@@ -1,4 +1,5 @@
-"""Declared work that is only a limit: its mean, what it says of the size, round values, and limits that end runs."""
+"""Declared work that is only a limit: its mean, what it says of the size, round values, and limits that end runs or
+kill them."""
 
 from dataclasses import replace
 
@@ -9,14 +10,16 @@ import pytest
 from evaluation.simulator.arrivals import needed, request_at
 from evaluation.simulator.conditions import conditions
 from evaluation.simulator.laws import Law, constant, exponential, lognormal
+from evaluation.simulator.mechanics import mechanics_of, unfolding
 from evaluation.simulator.names import names_in
 from evaluation.simulator.options import Declared
 from evaluation.simulator.presets import preset
 from evaluation.simulator.vocabulary import cluster_of
 from evaluation.simulator.world import validate
 from logs_schema.errors import ConfigError
-from tests.evaluation.worlds import queue, simulated
+from tests.evaluation.worlds import ends_by_hand, queue, simulated
 from twin.placement.run_habits import RunHabits, expected_s_of
+from twin.placement.types import FAILED
 
 SIZE = 0.8
 
@@ -77,6 +80,62 @@ def test_round_values_are_asked_for_and_limits_end_runs():
     )
 
 
+def killing(speed, discipline="fifo", *, kills=True, num_cores=2, memory_gib=4.0):
+    """A node that kills what reaches the declared time, which a third of the runs do at full speed."""
+    world = queue(num_cores, 0.6, lognormal(1.0), requests_per_day=900.0)
+    node = replace(world.nodes[0], speed=speed, discipline=discipline, memory_gib=memory_gib)
+    service = replace(world.services[0], work_s=100.0, memory_gib=1.0)
+    declared = Declared(excess=1.2, rounded_to_s=(150.0, 400.0), kills=kills)
+    return validate(
+        replace(world, nodes=(node,), services=(service,), declared=declared, size=lognormal(SIZE))
+    )
+
+
+@pytest.mark.parametrize("mechanics", [mechanics_of, pytest.param(unfolding, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("speed", [0.5, pytest.param(1.0, marks=pytest.mark.slow)])
+def test_what_has_run_as_long_as_declared_is_killed_on_whatever_node(mechanics, speed):
+    rows = simulated(killing(speed), "random", num_streams=1, chunk_steps=500, mechanics=mechanics)
+    roomy = killing(speed, kills=False, num_cores=64, memory_gib=64.0)
+    alone = simulated(roomy, "random", num_streams=1, chunk_steps=500)
+    live = rows.live[:, 0]
+    arrival_s, declared_s = rows.arrival_s[live, 0], rows.request.expected_run_s[live, 0]
+    needed_s = (alone.fate.finish_s - alone.fate.start_s)[live, 0]
+    ends_s = ends_by_hand(
+        arrival_s, np.minimum(needed_s, declared_s), 2, lambda jobs: dict.fromkeys(jobs, 1.0)
+    )
+    np.testing.assert_allclose(rows.fate.finish_s[live, 0], ends_s, atol=0.5)
+    killed = needed_s > declared_s
+    np.testing.assert_array_equal(rows.fate.status[live, 0] == FAILED, killed)
+    assert 0.1 < np.mean(killed) < 0.7
+    assert np.mean(rows.fate.start_s[live, 0] > arrival_s + 1.0) > 0.1, "some wait"
+
+
+@pytest.mark.slow
+def test_where_cores_are_shared_a_run_is_killed_by_the_clock():
+    """Two cores shared by at most four: crowded, more runs reach the declared time, and make room."""
+    num_cores, most = 2, 4
+    rows = simulated(killing(1.0, "ps"), "random", num_streams=1, chunk_steps=500)
+    roomy = killing(1.0, kills=False, num_cores=64, memory_gib=64.0)
+    alone = simulated(roomy, "random", num_streams=1, chunk_steps=500)
+    live = rows.live[:, 0]
+    arrival_s, declared_s, start_s, finish_s = (
+        np.asarray(leaf[live, 0], np.float64)
+        for leaf in (rows.arrival_s, rows.request.expected_run_s, alone.fate.start_s, alone.fate.finish_s)
+    )
+
+    def equally(jobs):
+        return dict.fromkeys(jobs, min(1.0, num_cores / max(len(jobs), 1)))
+
+    ends_s = ends_by_hand(arrival_s, finish_s - start_s, most, equally, declared_s)
+    np.testing.assert_allclose(rows.fate.finish_s[live, 0], ends_s, atol=0.5)
+    killed = rows.fate.status[live, 0] == FAILED
+    assert np.sum(killed & (finish_s - start_s < 0.9 * declared_s)) > 10, (
+        "alone they would have ended in time"
+    )
+    run_s = rows.fate.finish_s[live, 0] - rows.fate.start_s[live, 0]
+    np.testing.assert_allclose(run_s[killed], declared_s[killed], atol=0.1)
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("exponent", [1.0, 0.4])
 def test_policies_in_the_truth_expect_of_an_agent_what_they_do_in_the_log(exponent):
@@ -109,6 +168,7 @@ def test_policies_in_the_truth_expect_of_an_agent_what_they_do_in_the_log(expone
         (Declared(informative=2.0), "informative"),
         (Declared(agent_spread=-1.0), "agent_spread"),
         (Declared(rounded_to_s=(60.0, 30.0)), "rounded_to_s"),
+        (Declared(limits=True, kills=True), "limits and declared.kills"),
     ],
 )
 def test_declarations_that_cannot_be_are_refused_by_name(declared, named):

@@ -130,15 +130,22 @@ def ends_by_hand(
     run_s: np.ndarray,
     most: int,
     pace_of: Callable[[Collection[int]], Mapping[int, float]],
+    killed_after_s: np.ndarray | None = None,
 ) -> np.ndarray:
-    """When requests are done of which at most `most` are in service, first come first served, in small pieces of
-    remaining work; `pace_of`: those in service -> how much of each is done in a second."""
-    left, finish_s, now_s, line = {}, np.zeros(len(arrival_s)), 0.0, []
+    """When requests are done, or killed so long after their start, of which at most `most` are in service, first come
+    first served, in small pieces of remaining work; `pace_of`: those in service -> how much of each is done in a
+    second."""
+    left, killed_s, finish_s, now_s, line = {}, {}, np.zeros(len(arrival_s)), 0.0, []
+    most_s = np.full(len(arrival_s), np.inf) if killed_after_s is None else killed_after_s
+
+    def end_s(job):
+        return min(now_s + left[job] / pace[job], killed_s[job])
+
     upcoming = list(range(len(arrival_s)))
     while upcoming or left:
         pace = pace_of(left)
-        done = min(left, key=lambda job: left[job] / pace[job]) if left else None
-        done_s = now_s + left[done] / pace[done] if left else np.inf
+        done = min(left, key=end_s) if left else None
+        done_s = end_s(done) if left else np.inf
         next_s = arrival_s[upcoming[0]] if upcoming else np.inf
         passed_s = min(done_s, next_s) - now_s
         left = {job: work - passed_s * pace[job] for job, work in left.items()}
@@ -150,7 +157,7 @@ def ends_by_hand(
             del left[done]
         while line and len(left) < most:
             job = line.pop(0)
-            left[job] = run_s[job]
+            left[job], killed_s[job] = run_s[job], now_s + most_s[job]
     return finish_s
 
 

@@ -12,7 +12,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from evaluation.simulator.arrivals import needed
+from evaluation.simulator.arrivals import declared_run_s, needed
 from evaluation.simulator.conditions import CROSS_SITE, WAN, DayConditions
 from evaluation.simulator.failures import next_down_s, way_s
 from evaluation.simulator.names import Names
@@ -147,6 +147,9 @@ def expect(world: World, names: Names, known: DayConditions, state: Known) -> Ex
     up_s = (down_s - clock_s[None])[names.world_node]
     response_s = jnp.maximum(transfer_s, hidden.wait_s)[None] + run_s
     in_time = (response_s + back_s[None] <= request.deadline_s[None, None]) & (response_s <= up_s[None])
+    if world.declared.kills:
+        most_s = declared_run_s(names, request)[None, None]
+        in_time, run_s = in_time & (run_s <= most_s), jnp.minimum(run_s, most_s)
     held, waiting = _held(books)
     return Expected(
         held / cores, waiting / cores, transfer_s, hidden.wait_s, jnp.mean(run_s, axis=0), accepts,
