@@ -43,6 +43,19 @@ def test_nodes_that_only_chance_tells_apart_are_taken_as_alike() -> None:
     assert abs(np.log(found).mean()) < 0.06
 
 
+def test_groups_without_values_have_a_mean_though_the_others_never_scatter() -> None:
+    """All is known of a log without chance, and nothing of the services, nodes and scenarios that it does not show."""
+    service, node = np.repeat(1, 8), np.repeat([0, 1], 4)
+    found = run_ratios(service, node, np.repeat([1.0, 4.0], 4), np.ones(8), (2, 3))
+    np.testing.assert_allclose(found.ratio, np.broadcast_to([1.0, 4.0, 2.0], (2, 3)))
+    assert np.isfinite(found.variance).all()
+    always, never = np.repeat(1, 8), np.repeat(2, 8)
+    told = acceptances(
+        np.repeat([1.0, 0.0], 8), np.zeros(16, int), np.r_[always, never], np.array(["a"] * 16), 3
+    )
+    np.testing.assert_allclose(told.of_scenario[:, 0], [0.5, 1.0, 0.0])
+
+
 def test_rows_without_run_time_node_or_expectation_say_nothing() -> None:
     service, node = np.array([0, 0, 1]), np.array([0, -1, 1])
     run_s, expected_s = np.array([np.nan, 5.0, 5.0]), np.array([10.0, 10.0, 0.0])

@@ -24,6 +24,7 @@ MAX_AGENTS = 10_000
 """Agents kept, the most frequent first."""
 _DISTINCT = 0.02
 """An agent is kept whose acceptance of some kind of offer is this far from its scenario's."""
+_LEAST_VARIANCE = 1e-300
 
 
 class Acceptance(NamedTuple):
@@ -142,7 +143,8 @@ def shrunk_means(values: np.ndarray, group: np.ndarray, num_groups: int) -> tupl
     freedom = len(values) - seen.sum()
     if freedom < 1:
         return nothing, nothing
-    within = float(np.sum((values - mean[group]) ** 2)) / freedom
+    # Not 0, where all values of every group are the same: groups without any would have a mean of 0 / 0
+    within = max(float(np.sum((values - mean[group]) ** 2)) / freedom, _LEAST_VARIANCE)
     # by moments: the mean square of the groups' means is their true variance and what scatter adds to it
     between = float(np.mean(mean[seen] ** 2 - within / count[seen]))
     if between <= 0.0:
