@@ -42,6 +42,8 @@ CANDIDATES = 128
 SMALLEST = 1e-9
 """Least gap between two instants, in operational time: numbers may lose a shorter one."""
 LARGEST_AGAIN = 0.999
+_LEAST_VARIANCE = 1e-100
+"""Of scores: gaps that are all alike have none."""
 LAGS = (1, 2, 3, 5, 8, 12, 20, 30, 50, 80, 120)
 NUM_TERMS = 2
 PERSISTENCES = (0.3, 0.6, 0.8, 0.9, 0.95, 0.98, 0.99, 0.995, 0.998, 0.999)
@@ -77,7 +79,7 @@ def fit_arrivals(
         rate_per_s: [hours of the week] `rates` of more days than these, where gaps are learned from some of many.
 
     Raises:
-        PopulationError: Fewer than `MIN_ARRIVALS` arrivals on these days.
+        PopulationError: Fewer than `MIN_ARRIVALS` arrivals on these days, or none that tells a gap.
     """
     looked_at = np.unique(np.asarray(days, np.int64))
     arrival_s = np.asarray(arrival_s, float)
@@ -93,6 +95,13 @@ def fit_arrivals(
         rate_per_s = rates(counts_of_hours(arrival_s), looked_at)
     gap, run = _operational_gaps(arrival_s, rate_per_s, looked_at)
     apart = gap > 0.0
+    if not apart.any():
+        raise PopulationError(
+            f"no two of {len(arrival_s)} arrivals tell a gap: they are of one instant, or of days apart",
+            where=f"{len(looked_at)} days",
+            allowed="arrivals at two instants of a day or more",
+            advice="take more days",
+        )
     again = _again(apart, run)
     gap, run = gap[apart], run[apart]
     share, persistence = _memory(_scores(gap), np.arange(len(gap)) + 1000 * run)
@@ -275,12 +284,11 @@ def _memory(score: np.ndarray, order: np.ndarray) -> tuple[np.ndarray, np.ndarra
     """
     from scipy.optimize import nnls
 
-    lags = np.array([lag for lag in LAGS if lag < len(score) // 4])
-    near = [order[lag:] - order[:-lag] == lag for lag in lags]
-    products = [
-        float(np.mean((score[lag:] * score[:-lag])[pair])) for lag, pair in zip(lags, near, strict=True)
-    ]
-    found = np.clip(np.array(products) / float(np.mean(score**2)) ** 2, -1.0, 1.0)
+    near = {lag: order[lag:] - order[:-lag] == lag for lag in LAGS if lag < len(score) // 4}
+    near = {lag: pair for lag, pair in near.items() if pair.any()}  # days with few arrivals have no long lags
+    products = [float(np.mean((score[lag:] * score[:-lag])[pair])) for lag, pair in near.items()]
+    lags, variance = np.array(list(near), int), max(float(np.mean(score**2)), _LEAST_VARIANCE)
+    found = np.clip(np.array(products) / variance**2, -1.0, 1.0)
     best = (float("inf"), np.zeros(NUM_TERMS), np.zeros(NUM_TERMS))
     for persistence in combinations(PERSISTENCES, NUM_TERMS):
         share, error = nnls(np.array(persistence)[None] ** lags[:, None], found)

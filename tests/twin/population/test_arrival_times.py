@@ -125,6 +125,18 @@ def test_too_few_arrivals_are_refused() -> None:
         fit_arrivals(poisson(0.01, seed=5), [MONDAY - 10])
 
 
+def test_days_apart_with_few_arrivals_tell_no_memory_beyond_themselves() -> None:
+    random, days = np.random.default_rng(7), range(MONDAY, MONDAY + 40, 2)
+    logged = np.concatenate([day * DAY_S + np.sort(random.uniform(0.0, DAY_S, 6)) for day in days])
+    model = fit_arrivals(logged, days)
+    assert all(np.isfinite(leaf).all() for leaf in model)
+
+
+def test_arrivals_of_one_instant_tell_no_gap() -> None:
+    with pytest.raises(PopulationError, match="no two of 150 arrivals tell a gap"):
+        fit_arrivals(np.full(150, MONDAY * DAY_S + 5.0), DAYS)
+
+
 def test_of_very_many_arrivals_rates_come_from_all_and_gaps_from_some(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
