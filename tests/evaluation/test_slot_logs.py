@@ -135,6 +135,30 @@ def test_a_day_that_is_logged_in_part_does_not_lower_the_rates_of_its_other_hour
     )
 
 
+def test_hours_that_neither_of_two_days_shows_have_rates_between_those_before_and_after(
+    logged: Logged,
+) -> None:
+    """A log of one night: the first day begins at three quarters, the last one ends at a quarter."""
+    rows, edge, day_s = logged.rows, logged.fitted.edge, float(logged.fitted.tables.day_s)
+    kept = np.where(rows.day == 0, rows.arrival_s >= 0.75 * day_s, rows.arrival_s < 0.25 * day_s)
+    part = SlotRows(*(leaf[..., kept] for leaf in rows))
+    per_s = fit_rates(edge, part, day_s, 2, ChanceFitConfig()).sum(axis=(1, 2))
+    quarters = per_s.reshape(4, -1)
+    assert np.isfinite(per_s).all()
+    np.testing.assert_allclose(
+        quarters[1:3].mean(), 0.5 * (quarters[0].mean() + quarters[3].mean()), rtol=0.5
+    )
+
+
+def test_replicas_on_nodes_that_the_cluster_does_not_know_are_those_of_no_other(logged: Logged) -> None:
+    days, cluster = logged.archive.days("requests"), logged.fitted.edge.cluster
+    whole = read_replicas(logged.archive, days, cluster)
+    fewer = replace(cluster, node_names=("gone", *cluster.node_names[1:]))
+    found = read_replicas(logged.archive, days, fewer)
+    for one, other in zip(found, whole, strict=True):
+        np.testing.assert_array_equal(one, other[whole.node > 0])
+
+
 def test_a_chance_with_levels_brings_more_of_some_services(logged: Logged) -> None:
     edge, tables = logged.fitted.edge, logged.fitted.tables
     key, streams, level = jax.random.key(0), (2000,), np.ones(edge.num_services, np.float32)

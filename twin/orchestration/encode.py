@@ -183,16 +183,17 @@ def read_rows(archive: Archive, days: Sequence[dt.date], cluster: Cluster) -> Sl
 
 
 def read_replicas(archive: Archive, days: Sequence[dt.date], cluster: Cluster) -> ReplicaRows:
-    """Changes of deployments on some days."""
+    """Changes of deployments on some days; those on nodes that the cluster does not know are left out."""
     rows = archive.read("replicas", days=days)
     day, time_s = _day_and_time(rows, days)
-    return ReplicaRows(
+    found = ReplicaRows(
         day,
         time_s,
         label_index(rows, "service", cluster.services),
         index_of(rows["node_id"], cluster.node_names, missing=-1),
         amount(rows, "num_replicas", 0.0).astype(int),
     )
+    return ReplicaRows(*(leaf[found.node >= 0] for leaf in found))
 
 
 def read_samples(archive: Archive, days: Sequence[dt.date], cluster: Cluster) -> SampleRows:

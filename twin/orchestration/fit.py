@@ -11,6 +11,7 @@ P. Meier, Nonparametric estimation from incomplete observations, 1958.
 import datetime as dt
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import NamedTuple
 
 import numpy as np
@@ -161,12 +162,16 @@ def fit_rows(
 def fit_rates(
     edge: EdgeCloud, rows: SlotRows, day_s: float, num_days: int, config: ChanceFitConfig
 ) -> np.ndarray:
-    """[bins, services, sites] arrivals a second, smoothed over the time of day, as `days_seen` of the log."""
+    """[bins, services, sites] arrivals a second, smoothed over the time of day, as `days_seen` of the log; of times that
+    no day shows straight from those before to those after."""
     bins = np.clip((rows.arrival_s / day_s * config.num_bins).astype(int), 0, config.num_bins - 1)
     shape = (config.num_bins, edge.num_services, len(edge.cluster.sites))
     counts = np.zeros(shape)
     np.add.at(counts, (bins, rows.service, rows.site), 1.0)
-    counts *= (num_days / days_seen(bins, rows.day, num_days, config.num_bins))[:, None, None]
+    seen = days_seen(bins, rows.day, num_days, config.num_bins)
+    shown, hidden = np.flatnonzero(seen > 0.0), np.flatnonzero(seen <= 0.0)
+    counts[shown] *= (num_days / seen[shown])[:, None, None]
+    counts[hidden] = np.apply_along_axis(partial(np.interp, hidden, shown), 0, counts[shown])
     smooth = gaussian_filter1d(counts, config.smooth_bins, axis=0, mode="nearest")
     return (smooth / (num_days * day_s / config.num_bins)).astype(np.float32)
 
