@@ -133,6 +133,27 @@ def test_what_is_driven_out_begins_again_and_runs_in_full(
     assert finish_s[0, : len(begun), 0].tolist() == finishes
 
 
+def test_equals_begin_as_they_came_to_a_fraction_of_a_second_and_whoever_is_driven_out_has_come_last() -> (
+    None
+):
+    """Beside a rank, times of a key of float32 would be whole seconds; and a slot remembers who held it before."""
+    cluster, node = ranked_cluster(), jnp.zeros((1, 1), jnp.int32)
+    begun = [(0.0, 12.0, 0, 4.0), (16.0, 20.0, 1, 4.0), (12.0, 16.0, 1, 4.0), (15.0, 18.0, 0, 4.0)]
+    came_s = jnp.array([0.0, 9.4, 9.2, 9.8])
+
+    state = state_of(cluster, begun, 1)
+    table = state.in_flight
+    table = table._replace(arrival_s=table.arrival_s.at[0, : len(begun), 0].set(came_s))
+    state = state._replace(in_flight=table)
+    drawn = (table.start_s.at[0, len(begun), 0].set(12.0), table.finish_s.at[0, len(begun), 0].set(19.0))
+    start_s, finish_s = jax.jit(
+        lambda *fates: moved_fates(cluster, state, node, jnp.asarray([[len(begun)]]), *fates)
+    )(*drawn)
+    # In hand is one of two cores, from 12 s on; at 15 s the first of rank 0 drives it out, and then all equals begin
+    assert start_s[0, : len(begun) + 1, 0].tolist() == [0.0, 22.0, 18.0, 15.0, 26.0]
+    assert finish_s[0, : len(begun) + 1, 0].tolist() == [12.0, 26.0, 22.0, 18.0, 33.0]
+
+
 def test_who_may_have_been_driven_out() -> None:
     ranks = Priorities((0, 1), True)
     queue, node = np.array([1, 0, 1, 1]), np.array([0, 0, 0, 1])

@@ -29,8 +29,6 @@ from twin.placement.types import Cluster, PlacementState
 
 MOST_EVENTS = 128
 """On a node, that are looked ahead to at a placement, at most."""
-_APART_S = 1e7
-"""Between the ranks of a key by rank and time."""
 _TOLERANCE = 1e-5
 
 
@@ -109,13 +107,15 @@ def _moved(
         per_unit = share_per_unit(cluster, resource, node)
         demand = jnp.where(is_own, state.request.demand[resource, seat][None], here(table.demand[resource]))
         shares.append(demand * per_unit[None])
-    clock_s, arrival_s, none = state.clock_s, here(table.arrival_s), jnp.float32(jnp.inf)
+    clock_s, none = state.clock_s, jnp.float32(jnp.inf)
+    arrival_s = jnp.where(is_own, clock_s[None], here(table.arrival_s))
     lives = (end_s > clock_s[None]) & jnp.isfinite(begin_s) & jnp.isfinite(end_s) & placed[None]
     run_s, lowest = jnp.where(lives, end_s - begin_s, 0.0), max(ranks.rank)
 
-    def first_of(chosen: Array, key: Array) -> Array:
-        """[depth, *streams] the one of the chosen with the least key, if there is any."""
-        return (index == jnp.argmin(jnp.where(chosen, key, none), axis=0)[None]) & chosen
+    def first_of(chosen: Array, order: Array, time_s: Array) -> Array:
+        """[depth, *streams] of the chosen of the least order the one of the least time, if there is any."""
+        alike = chosen & (order == jnp.min(jnp.where(chosen, order, lowest + 1), axis=0)[None])
+        return alike & (index == jnp.argmin(jnp.where(alike, time_s, none), axis=0)[None])
 
     def happen(carry: _Planning) -> _Planning:
         """What happens next on the node of every stream: one is driven out, or begins, or time goes on."""
@@ -126,9 +126,9 @@ def _moved(
             taken = _before(jnp.where(runs, share, 0.0), rank, lowest)
             short |= taken > 1.0 + _TOLERANCE
             room &= taken + share <= 1.0 + _TOLERANCE
-        leaves = first_of(short & runs & (rank > 0), -(rank * _APART_S + begin_s - clock_s[None]))
+        leaves = first_of(short & runs & (rank > 0), -rank, -begin_s)
         one_leaves = jnp.any(leaves, axis=0)[None]
-        starts = first_of(waits & room & ~one_leaves, rank * _APART_S + arrival_s - clock_s[None])
+        starts = first_of(waits & room & ~one_leaves, rank, arrival_s)
         goes_on = ~(one_leaves | jnp.any(starts, axis=0)[None])[0]
         events = jnp.where(lives & ~waits, jnp.where(begin_s > at_s[None], begin_s, end_s), none)
         next_s = jnp.min(jnp.where(events > at_s[None], events, none), axis=0)
