@@ -1,5 +1,6 @@
 """The discriminator, PPO's pieces and the guards, against closed forms and counts by hand."""
 
+from dataclasses import replace
 from functools import partial
 from itertools import pairwise
 
@@ -12,7 +13,7 @@ from scipy import stats
 from logs_schema.errors import ConfigError, ProductError
 from tests.twin.imitation_world import CLUSTER, campaign_encoding, campaigns
 from twin.imitation.config import DiscriminatorConfig, Guards, ImitationConfig, anchored, paper
-from twin.imitation.decisions import NUM_ANSWER_FEATURES, same_agent
+from twin.imitation.decisions import NUM_ANSWER_FEATURES, LoggedDecisions, same_agent
 from twin.imitation.discriminator import (
     discriminator_loss,
     discriminator_network,
@@ -22,12 +23,21 @@ from twin.imitation.discriminator import (
 )
 from twin.imitation.errors import ImitationError
 from twin.imitation.fidelity import earth_movers, state_distance
-from twin.imitation.generator import Limits, choose, draw_again, init_generator
+from twin.imitation.game import inputs_of, likelihood
+from twin.imitation.generator import Limits, answers_given, choose, draw_again, init_generator
 from twin.imitation.guards import ImitationEvaluation, refuse_divergence, stop_reason
 from twin.imitation.proximal import returns_to_go
 from twin.imitation.training import Fitted, fit_imitation
-from twin.placement.features import NODE_FEATURES, request_features
-from twin.placement.outcome_model import NUM_OUTPUTS, NUM_UNIFORMS, sample_answer, split_outputs
+from twin.placement.availability import PendingFates
+from twin.placement.features import NODE_FEATURES, one_hot, request_features
+from twin.placement.outcome_model import (
+    NUM_OUTPUTS,
+    NUM_UNIFORMS,
+    Observed,
+    log_likelihood,
+    sample_answer,
+    split_outputs,
+)
 from twin.placement.types import Observation
 
 
@@ -50,6 +60,40 @@ def test_answers_drawn_again_are_the_same_and_have_gradients() -> None:
     share = 1.0 / (1.0 + np.exp(-outputs[0]))
     gradient = np.asarray(jax.jit(jax.grad(accepted))(outputs))
     np.testing.assert_allclose(gradient[0], share * (1.0 - share), rtol=1e-5)
+
+
+def test_runs_that_nodes_have_lost_are_cut_short_in_the_game_too() -> None:
+    """Drawn again as the twin draws them, and in the likelihood at least so long, as in the fit."""
+    random, limits = np.random.default_rng(2), Limits(1e4, 1e4)
+    cluster = replace(CLUSTER, hazard=(0.0, 0.1))
+    encoding, config = replace(campaign_encoding(), cluster=cluster), ImitationConfig(1, (4,), (4,))
+    shape, num_request = (3, 2), len(request_features(cluster))
+    sees = (len(NODE_FEATURES), cluster.num_nodes, *shape), (num_request, *shape)
+    full = Observation(*(random.uniform(0.1, 1.0, one).astype(np.float32) for one in sees))
+    yes, no, time_s = np.ones(shape, bool), np.zeros(shape, bool), np.full(shape, 5.0, np.float32)
+    logged = LoggedDecisions(
+        full, full, np.ones((cluster.num_nodes, *shape), bool), np.zeros(shape, np.int32),
+        PendingFates(*np.ones((5, *shape), np.float32)), np.zeros(shape, np.int32), yes,
+        Observed(yes, no, yes, time_s, yes, time_s, yes), yes,
+    )  # fmt: skip
+
+    @jax.jit
+    def found(key: jax.Array) -> tuple:
+        generator = init_generator(key, cluster, config)
+        of_game = likelihood(encoding, config, generator, logged).answers
+        chosen = one_hot(logged.node, cluster.num_nodes).astype(jnp.float32)
+        inputs = inputs_of(encoding, logged.full, chosen, logged.pending)
+        law = answers_given(encoding, config, generator.answers, inputs)
+        of_fit = jnp.mean(log_likelihood(law, logged.observed, 5.0, cut_short=True))
+        uniforms = jax.random.uniform(key, (NUM_UNIFORMS, *shape), minval=1e-6).at[2].multiply(1e-4)
+        drawn = (draw(law, uniforms, 5.0, limits, cut_short=True) for draw in (sample_answer, draw_again))
+        return of_game, of_fit, *drawn
+
+    of_game, of_fit, one, two = found(jax.random.key(0))
+    assert encoding.problem.time_unit_s == 5.0
+    np.testing.assert_allclose(of_game, of_fit, rtol=1e-6)
+    assert np.asarray(one.failed).all()
+    np.testing.assert_allclose(one.run_s, two.run_s, rtol=1e-6)
 
 
 def test_the_engine_draws_by_its_probabilities_and_only_what_is_legal() -> None:

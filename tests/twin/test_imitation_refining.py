@@ -44,18 +44,20 @@ ANSWERS = AnswerConfig(num_members=2, hidden=(8,))
 
 
 @pytest.mark.slow
-def test_the_game_draws_what_the_twin_draws() -> None:
-    """By the same keys and by noise that was drawn from them, bit for bit."""
+@pytest.mark.parametrize("hazard", [(), (0.01, 1.0)])
+def test_the_game_draws_what_the_twin_draws(hazard: tuple[float, ...]) -> None:
+    """By the same keys and by noise that was drawn from them, bit for bit; also where nodes lose what runs there."""
+    encoding = replace(ENCODING, cluster=replace(ENCODING.cluster, hazard=hazard))
     config = ImitationConfig(num_members=2, hidden=(8,), engine_hidden=(4,))
-    generator = init_generator(jax.random.key(0), ENCODING.cluster, config)
+    generator = init_generator(jax.random.key(0), encoding.cluster, config)
     model = AnswerModel(generator.answers, np.float64(100.0), np.float64(90.0), np.zeros(2))
     limits = Limits(model.longest_wait_s, model.longest_run_s)
-    twin = learned_answers(ENCODING, ANSWERS, model)
-    game = imitated_answers(ENCODING, config, generator.answers, limits)
+    twin = learned_answers(encoding, ANSWERS, model)
+    game = imitated_answers(encoding, config, generator.answers, limits)
     windows = campaigns(0, 4, 10)
     system = environment(
-        placement(ENCODING.cluster, ENCODING.problem),
-        drawn_response(ENCODING.cluster, ENCODING.problem.depth, replayed_arrivals(windows), twin),
+        placement(encoding.cluster, encoding.problem),
+        drawn_response(encoding.cluster, encoding.problem.depth, replayed_arrivals(windows), twin),
     )
     state = jax.jit(lambda key: system.reset(key, (4,)).problem)(jax.random.key(1))
     node = jnp.array([[0, 1, 0, 1]])
@@ -66,7 +68,7 @@ def test_the_game_draws_what_the_twin_draws() -> None:
     low = float(np.finfo(np.float32).tiny)
     uniforms = jax.random.uniform(key, (NUM_UNIFORMS, 1, 4), minval=low)
     noise = Noise(uniforms, jnp.zeros((2, 1, 4)))
-    told = imitated_answers(ENCODING, config, generator.answers, limits, noise)
+    told = imitated_answers(encoding, config, generator.answers, limits, noise)
 
     @jax.jit
     def answered(state):

@@ -120,7 +120,11 @@ def again(
     inputs = inputs_of(encoding, seen.full, chosen, seen.pending)
     parameters = answers_given(encoding, config, generator.answers, inputs)
     drawn = draw_again(
-        parameters, seen.noise.uniforms, encoding.problem.time_unit_s, limits.beyond(seen.pending)
+        parameters,
+        seen.noise.uniforms,
+        encoding.problem.time_unit_s,
+        limits.beyond(seen.pending),
+        cut_short=bool(encoding.cluster.hazard),
     )
     return Again(chosen, drawn)
 
@@ -162,7 +166,12 @@ def likelihood(
     inputs = inputs_of(encoding, logged.full, chosen, logged.pending)
 
     parameters = answers_given(encoding, config, generator.answers, inputs)
-    of_answer = log_likelihood(parameters, logged.observed, encoding.problem.time_unit_s)
+    of_answer = log_likelihood(
+        parameters,
+        logged.observed,
+        encoding.problem.time_unit_s,
+        cut_short=bool(encoding.cluster.hazard),
+    )
     num_valid = jnp.maximum(jnp.sum(logged.valid), 1)
     logits = engine_logits(encoding.cluster, config, generator.engine, logged.local, logged.legal)
     taken = jnp.sum(jnp.where(logged.valid[None], chosen * logits, 0.0))

@@ -144,9 +144,11 @@ def choose(logits: Array, gumbels: Array) -> Array:
     return straight_through(hard, jax.nn.softmax(noisy, axis=0))
 
 
-def draw_again(parameters: AnswerParameters, uniforms: Array, unit_s: float, limits: Limits) -> DrawnAnswers:
+def draw_again(
+    parameters: AnswerParameters, uniforms: Array, unit_s: float, limits: Limits, *, cut_short: bool = False
+) -> DrawnAnswers:
     """`sample_answer` with gradients: flags are 0. or 1. and differentiable in their probabilities."""
-    drawn = sample_answer(parameters, uniforms, unit_s, limits)
+    drawn = sample_answer(parameters, uniforms, unit_s, limits, cut_short=cut_short)
 
     def flag(value: Array, logit: Array) -> Array:
         return straight_through(value.astype(jnp.float32), jax.nn.sigmoid(logit))
@@ -182,7 +184,7 @@ def imitated_answers(
     Returns:
         The answers, for one stream axis whose length is a multiple of the number of members.
     """
-    unit_s = encoding.problem.time_unit_s
+    cluster, unit_s = encoding.cluster, encoding.problem.time_unit_s
 
     def init(_key: Array, streams: Streams) -> Array:
         if len(streams) != 1 or streams[0] % config.num_members:
@@ -196,18 +198,19 @@ def imitated_answers(
     def answer(
         key: Array, step: Array, state: PlacementState, node: Array, pending: PendingFates
     ) -> tuple[Array, Fate]:
-        seen = observe(encoding.cluster, state, unit_s, in_full=True, for_answers=True)
-        inputs = answer_inputs(encoding.cluster, seen, node, pending, unit_s)
+        seen = observe(cluster, state, unit_s, in_full=True, for_answers=True)
+        inputs = answer_inputs(cluster, seen, node, pending, unit_s)
         if noise is None:
             uniforms = jax.random.uniform(key, (NUM_UNIFORMS, *node.shape), minval=LEAST)
         else:
             uniforms = jax.lax.dynamic_index_in_dim(noise.uniforms, step, 1)
         answers = answers_given(encoding, config, parameters, inputs)
-        drawn = sample_answer(answers, uniforms, unit_s, limits.beyond(pending))
-        drawn = cut_off(encoding.cluster, state.request, held_up(encoding.cluster, drawn, pending, node))
+        longest_s = limits.beyond(pending)
+        drawn = sample_answer(answers, uniforms, unit_s, longest_s, cut_short=bool(cluster.hazard))
+        drawn = cut_off(cluster, state.request, held_up(cluster, drawn, pending, node))
         fate = as_fate(drawn, jnp.broadcast_to(state.clock_s[None], node.shape))
         return step + 1, fate
 
-    answers = Answers(init, answer, partial(pending_fates, encoding.cluster))
+    answers = Answers(init, answer, partial(pending_fates, cluster))
     # The game's gradients do not pass through what moves
-    return with_moved_fates(encoding.cluster, answers) if noise is None else answers
+    return with_moved_fates(cluster, answers) if noise is None else answers

@@ -66,7 +66,12 @@ def joint_log_probability(
     parameters = answers_given(
         encoding, config, generator.answers, inputs_of(encoding, seen.full, chosen, seen.pending)
     )
-    of_answer = log_likelihood(parameters, drawn_as_observed(answer), encoding.problem.time_unit_s)
+    of_answer = log_likelihood(
+        parameters,
+        drawn_as_observed(answer),
+        encoding.problem.time_unit_s,
+        cut_short=bool(encoding.cluster.hazard),
+    )
     return jnp.sum(chosen * jnp.maximum(logits, -1e9), axis=0) + of_answer
 
 

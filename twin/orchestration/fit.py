@@ -162,8 +162,8 @@ def fit_rows(
 def fit_rates(
     edge: EdgeCloud, rows: SlotRows, day_s: float, num_days: int, config: ChanceFitConfig
 ) -> np.ndarray:
-    """[bins, services, sites] arrivals a second, smoothed over the time of day, as `days_seen` of the log; of times that
-    no day shows straight from those before to those after."""
+    """[bins, services, sites] arrivals a second, smoothed over the time of day, as `days_seen` of the log; of times
+    that no day shows straight from those before to those after."""
     bins = np.clip((rows.arrival_s / day_s * config.num_bins).astype(int), 0, config.num_bins - 1)
     shape = (config.num_bins, edge.num_services, len(edge.cluster.sites))
     counts = np.zeros(shape)
