@@ -1,5 +1,6 @@
 """Nodes that sleep when idle: read off a log, carried into windows, and waited for by twins, policies and bundles."""
 
+import datetime as dt
 from dataclasses import replace
 
 import numpy as np
@@ -13,14 +14,16 @@ from tests.offline_rl.bundles import RULE, made_policy, made_system
 from tests.offline_rl.retelling import needs_setting
 from tests.twin.made import made_cluster, made_encoding, made_rows
 from tests.twin.test_availability import CLUSTER, DEPTH, state_of
+from tests.twin.test_fit_encoding import archived
 from twin.placement.availability import time_to_availability_s
 from twin.placement.bookkeeping import empty_table
 from twin.placement.encode import cut_windows
-from twin.placement.encoding import Encoding
+from twin.placement.encoding import Encoding, fit_encoding
 from twin.placement.types import COMPLETED
 from twin.placement.wakes import Wakes, fit_wakes, wake_left_s
 
 AFTER_S, WAKE_S = 300.0, 120.0
+FIRST = dt.datetime(2024, 1, 1, tzinfo=dt.UTC)
 
 
 def log_of(
@@ -57,6 +60,25 @@ def test_waits_that_idle_time_does_not_explain_are_no_sleep():
     awake[1:] += rng.exponential(20.0, 400)  # a way to the node
     always = log_of(rng, 400, wake_s=WAKE_S, least_s=AFTER_S)  # nothing to compare with
     assert fitted(awake, always, classes="ab") is None
+
+
+def test_a_drop_at_an_instant_that_is_not_logged_hides_no_sleep(tmp_path):
+    times_s = log_of(np.random.default_rng(0), 60, wake_s=WAKE_S).T
+    requests = [
+        {
+            "request_id": f"r{number}",
+            "site": "here",
+            "ran_node": "m0",
+            "arrival": FIRST + dt.timedelta(seconds=arrival_s),
+            "start": None if number == 3 else FIRST + dt.timedelta(seconds=start_s),
+            "finish": None if number == 3 else FIRST + dt.timedelta(seconds=finish_s),
+            "status": "dropped" if number == 3 else "completed",
+        }
+        for number, (arrival_s, start_s, finish_s) in enumerate(times_s)
+    ]
+    nodes = [{"node_id": "m0", "node_class": "small", "site": "here", "tier": "pool", "cpu_cores": 4.0}]
+    wakes = fit_encoding(archived(tmp_path / "logs", nodes, requests), [FIRST.date()]).cluster.wakes
+    np.testing.assert_allclose(wakes.wake_s, WAKE_S, rtol=0.05)
 
 
 def table_with(**of_node: tuple[float, float, float]):

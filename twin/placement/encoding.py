@@ -245,7 +245,7 @@ def fit_encoding(
         node_tide=node_tide,
         pressure=pressure,
         reaction=reaction,
-        wakes=None if by_class else fit_wakes(arrival_s, start_s, finish_s, taken, stretch, alike),
+        wakes=None if by_class else fit_wakes(arrival_s, start_s, log.finish_s, taken, stretch, alike),
         hazard=hazard,
         **fit_returns(log),
         priorities=priorities,
