@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from twin.placement.service_times import acceptances, offer_kind, run_ratios
+from twin.placement.service_times import acceptances, offer_kind, rows_of_each, run_ratios
 
 NUM_SERVICES, NUM_NODES = 5, 4
 
@@ -21,6 +21,13 @@ def test_ratios_are_those_of_the_system_where_the_log_is_long() -> None:
     service, node, run_s, true = log_of(20_000, 0.5)
     found = run_ratios(service, node, run_s, np.full(20_000, 10.0), true.shape).ratio
     np.testing.assert_allclose(np.log(found), np.log(true), atol=0.06)
+
+
+def test_rows_of_each_group_are_in_order_and_those_of_none_are_left_out() -> None:
+    group = np.random.default_rng(0).integers(-1, 4, 50)
+    for found, wanted in zip(rows_of_each(group, 6), range(6), strict=True):
+        np.testing.assert_array_equal(found, np.flatnonzero(group == wanted))
+    assert [len(rows) for rows in rows_of_each(np.zeros(0, int), 2)] == [0, 0]
 
 
 def test_shrunk_means_are_nearer_to_the_truth_than_plain_ones_where_the_log_is_short() -> None:

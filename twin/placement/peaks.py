@@ -7,6 +7,7 @@ import pyarrow as pa
 
 from logs_schema.concurrency import most_at_once
 from twin.placement.columns import amount, decided_node, index_of, instant_s, node_index
+from twin.placement.service_times import rows_of_each
 
 
 def largest_use(
@@ -20,12 +21,9 @@ def largest_use(
         amount: [rows] at least 0.
         num_nodes: Number of nodes.
     """
-    peak = np.zeros(num_nodes)
     known = np.isfinite(begin_s) & np.isfinite(end_s)
-    for index in range(num_nodes):
-        here = known & (node == index)
-        peak[index] = most_at_once(begin_s[here], end_s[here], amount[here])
-    return peak
+    of_node = rows_of_each(np.where(known, node, -1), num_nodes)
+    return np.array([most_at_once(begin_s[here], end_s[here], amount[here]) for here in of_node])
 
 
 def cores_in_use(nodes: pa.Table, rows: pa.Table) -> np.ndarray:

@@ -13,7 +13,7 @@ there is no room: a twin of it learns runs of hours, and its queues never empty.
   taken as one whose end is lost; and where one begins for which there is no room, the most overdue run has ended.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
 
@@ -22,6 +22,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from twin.placement.columns import amount, decided_node, instant_s
+from twin.placement.service_times import rows_of_each
 
 FEWEST = 20
 """Runs without an end, of a log that loses ends, and as many times those that took as long."""
@@ -315,10 +316,10 @@ def _is_lost(law: ReportedEnds, runs: _ReportedRuns, until_s: float) -> np.ndarr
         return runs.is_open & (runs.start_s + law.longest * runs.usual_s < until_s)
 
 
-def _by_machine(runs: _ReportedRuns) -> Iterator[np.ndarray]:
+def _by_machine(runs: _ReportedRuns) -> list[np.ndarray]:
     """The rows that began on every machine with known cores."""
-    for machine in range(int(runs.machine.max(initial=-1)) + 1):
-        yield np.flatnonzero((runs.machine == machine) & np.isfinite(runs.start_s))
+    began = np.where(np.isfinite(runs.start_s), runs.machine, -1)
+    return rows_of_each(began, int(began.max(initial=-1)) + 1)
 
 
 def _confirmed(runs: _ReportedRuns) -> np.ndarray:

@@ -125,6 +125,12 @@ def rows_by_group(group: np.ndarray) -> list[np.ndarray]:
     return np.split(order, np.flatnonzero(np.diff(group[order])) + 1)
 
 
+def rows_of_each(group: np.ndarray, num_groups: int) -> list[np.ndarray]:
+    """[groups] the rows of every group, each in their order; rows of a group below 0 are left out."""
+    order = np.argsort(group, kind="stable")
+    return np.split(order, np.searchsorted(group[order], np.arange(num_groups + 1)))[1:-1]
+
+
 def blocks_of(group: np.ndarray, size: int) -> np.ndarray:
     """[rows] index of the block of a row: `size` consecutive rows of its group are one."""
     order = np.argsort(group, kind="stable")
@@ -155,8 +161,6 @@ def shrunk_means(values: np.ndarray, group: np.ndarray, num_groups: int) -> tupl
 def median_by(group: np.ndarray, values: np.ndarray, num_groups: int) -> list[float]:
     """[groups] medians of the values that are known; of a group without any that of all, or 60."""
     overall = float(np.nanmedian(values)) if np.isfinite(values).any() else 60.0
-    medians = []
-    for index in range(num_groups):
-        known = values[(group == index) & np.isfinite(values)]
-        medians.append(float(np.median(known)) if len(known) else overall)
-    return medians
+    known = values[np.isfinite(values)]
+    of_group = rows_of_each(group[np.isfinite(values)], num_groups)
+    return [float(np.median(known[rows])) if len(rows) else overall for rows in of_group]

@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 
-from twin.placement.service_times import rows_by_group
+from twin.placement.service_times import rows_by_group, rows_of_each
 
 FEWEST = 8
 """Requests on either side of a cut, at least."""
@@ -67,9 +67,8 @@ def fit_wakes(
         None where no node is seen to sleep.
     """
     num_nodes = len(class_of_node)
-    seen = [
-        _idle_and_wait(arrival_s, start_s, finish_s, stretch, node == index) for index in range(num_nodes)
-    ]
+    of_node = rows_of_each(node, num_nodes)
+    seen = [_idle_and_wait(arrival_s, start_s, finish_s, stretch, here) for here in of_node]
     wakes = Wakes(np.ones(num_nodes), np.zeros(num_nodes))
     for kind in dict.fromkeys(class_of_node):
         alike = [index for index, one in enumerate(class_of_node) if one == kind]
