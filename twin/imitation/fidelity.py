@@ -45,10 +45,7 @@ def state_distance(logged: np.ndarray, generated: np.ndarray) -> float:
         logged: [..., n] states of the log.
         generated: [..., m * n] states of a twin.
     """
-    one, two = (
-        np.asarray(leaf, float).reshape(-1, leaf.shape[-1])[:, : leaf.shape[-1]]
-        for leaf in (logged, generated)
-    )
+    one, two = (np.asarray(leaf, float).reshape(-1, leaf.shape[-1]) for leaf in (logged, generated))
     spread = one.std(axis=1)
     varies = spread > LEAST_SPREAD
     return float(np.mean(earth_movers(one[varies], two[varies]) / spread[varies])) if varies.any() else 0.0
@@ -75,8 +72,8 @@ def states_along_log(
 
 def repeated(windows: Windows, times: int) -> Windows:
     """The windows, all of them `times` over."""
-    lone = windows._replace(num_overflow=0)
     tiled = jax.tree.map(
-        lambda leaf: jnp.concatenate([jnp.asarray(leaf)] * times, axis=-1), lone._replace(num_overflow=None)
+        lambda leaf: jnp.concatenate([jnp.asarray(leaf)] * times, axis=-1),
+        windows._replace(num_overflow=None),
     )
     return tiled._replace(num_overflow=0)

@@ -89,7 +89,7 @@ def last_ends_s(pair: np.ndarray, ends_s: np.ndarray, begin_s: np.ndarray | floa
     """
     found = np.full(len(pair), -np.inf)
     for here in rows_by_group(pair):
-        if len(here) and pair[here[0]] >= 0:
+        if pair[here[0]] >= 0:
             found[here[1:]] = np.maximum.accumulate(ends_s[here])[:-1]
     return np.where(np.isneginf(found), begin_s, found)
 

@@ -36,7 +36,7 @@ def others_since(pair: np.ndarray, ends_s: np.ndarray, shape: tuple[int, int]) -
     found = np.zeros(len(pair))
     service, node = pair // shape[1] % shape[0], pair // (shape[0] * shape[1]) * shape[1] + pair % shape[1]
     for here in rows_by_group(np.where(pair >= 0, node, -1)):
-        if not len(here) or pair[here[0]] < 0:
+        if pair[here[0]] < 0:
             continue
         latest = np.full(shape[0], -np.inf)
         for first in range(0, len(here), CHUNK):

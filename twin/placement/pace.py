@@ -98,7 +98,7 @@ class WorkProgress:
         self._runs = runs
         ran = np.flatnonzero((runs.node >= 0) & np.isfinite(runs.start_s))
         self._nodes: dict[int, _NodeProgress] = {}
-        for here in rows_by_group(runs.node[ran]) if len(ran) else ():
+        for here in rows_by_group(runs.node[ran]):
             rows = ran[here]
             node = int(runs.node[rows[0]])
             self._nodes[node] = _progress(pace, HeldRuns(*(leaf[rows] for leaf in runs)), cores_of_node[node])
@@ -245,7 +245,7 @@ def _begin_without_cores(runs: HeldRuns, cores_of_node: np.ndarray) -> bool:
     """Whether runs begin on nodes all of whose cores are taken: of those that leave no core free, many take more."""
     num_full, num_beyond = 0, 0
     known = np.flatnonzero((runs.node >= 0) & np.isfinite(runs.start_s) & np.isfinite(runs.finish_s))
-    for here in rows_by_group(runs.node[known]) if len(known) else ():
+    for here in rows_by_group(runs.node[known]):
         rows = known[here]
         rows = rows[np.argsort(runs.start_s[rows], kind="stable")]
         by_end = rows[np.argsort(runs.finish_s[rows], kind="stable")]
@@ -270,7 +270,7 @@ def _slopes(pace: Pace, runs: HeldRuns, cores_of_node: np.ndarray) -> np.ndarray
     work_s = works_s(pace, runs, cores_of_node)
     known = np.flatnonzero(np.isfinite(work_s))
     found = np.full((len(work_s), len(pace.pressure)), np.nan)
-    for here in rows_by_group(runs.node[known]) if len(known) else ():
+    for here in rows_by_group(runs.node[known]):
         rows = known[here]
         of_node = HeldRuns(*(leaf[rows] for leaf in runs))
         events = np.concatenate([of_node.start_s, of_node.finish_s])
@@ -322,10 +322,10 @@ def _surprises(values: np.ndarray, runs: HeldRuns, num_services: int) -> np.ndar
     beyond the mean of the service on the node; in order of arrival."""
     rows = np.flatnonzero(np.isfinite(values[:, 0]))
     found = np.full((len(rows), values.shape[1]), np.nan)
-    for here in rows_by_group(runs.node[rows] * num_services + runs.service[rows]) if len(rows) else ():
+    for here in rows_by_group(runs.node[rows] * num_services + runs.service[rows]):
         found[here] = values[rows[here]] - values[rows[here]].mean(axis=0)
     missed, nothing = np.full_like(found, np.nan), np.zeros((1, values.shape[1]))
-    for here in rows_by_group(runs.node[rows]) if len(rows) else ():
+    for here in rows_by_group(runs.node[rows]):
         start_s, finish_s = runs.start_s[rows[here]], runs.finish_s[rows[here]]
         by_start, by_finish = (np.argsort(leaf, kind="stable") for leaf in (start_s, finish_s))
         before = np.searchsorted(finish_s[by_finish], start_s, "right")

@@ -122,7 +122,7 @@ def acceptances(
 def rows_by_group(group: np.ndarray) -> list[np.ndarray]:
     """The rows of every group, each in their order."""
     order = np.argsort(group, kind="stable")
-    return np.split(order, np.flatnonzero(np.diff(group[order])) + 1)
+    return np.split(order, np.flatnonzero(np.diff(group[order])) + 1) if len(group) else []
 
 
 def rows_of_each(group: np.ndarray, num_groups: int) -> list[np.ndarray]:
