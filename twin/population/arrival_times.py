@@ -42,6 +42,8 @@ CANDIDATES = 128
 SMALLEST = 1e-9
 """Least gap between two instants, in operational time: numbers may lose a shorter one."""
 LARGEST_AGAIN = 0.999
+MANY_ARRIVALS, DENSE_STEPS = 1 << 20, 1 << 12
+"""Of a drawn stretch, beyond which the clock begins anew every so many: 32 bits would lose the gaps of a late hour."""
 _LEAST_VARIANCE = 1e-100
 """Of scores: gaps that are all alike have none."""
 LAGS = (1, 2, 3, 5, 8, 12, 20, 30, 50, 80, 120)
@@ -196,12 +198,18 @@ def draw_arrivals(key: Array, model: ArrivalModel, *, offset_s: float, length_s:
     """Generated arrivals, seconds in [0, length_s) after `offset_s` of the week."""
     expected = float(np.max(model.rate_per_s)) * length_s
     num_steps = 1 << int(np.ceil(np.log2(max(64.0, expected / 4))))
-    offset = jnp.full(1, offset_s, jnp.float32)
+    if is_dense := expected > MANY_ARRIVALS:
+        num_steps = DENSE_STEPS
+    begin_s = 0.0  # of the clock
     flow = flow_at_any_time(key, model, jnp.zeros(1))
     pieces: list[np.ndarray] = []
-    while np.min(np.asarray(flow.clock_s)) < length_s:
+    while begin_s + float(flow.clock_s[0]) < length_s:
+        offset = jnp.full(1, (offset_s + begin_s) % WEEK_S, jnp.float32)
         flow, times = _onward(jax.random.fold_in(key, len(pieces)), model, flow, offset, num_steps)
-        pieces.append(np.asarray(times)[:, 0])
+        pieces.append(begin_s + np.asarray(times, float)[:, 0])
+        if is_dense:
+            whole_s = jnp.floor(flow.clock_s)
+            begin_s, flow = begin_s + float(whole_s[0]), flow._replace(clock_s=flow.clock_s - whole_s)
     every = np.concatenate(pieces)
     return every[every < length_s]
 

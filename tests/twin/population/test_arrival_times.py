@@ -118,6 +118,18 @@ def test_whole_seconds_stay_whole() -> None:
     assert MONDAY_S % DAY_S == 0.0
 
 
+@pytest.mark.slow
+def test_many_arrivals_late_in_a_day_are_as_many_as_the_rate_says() -> None:
+    rate = np.full(HOURS_A_WEEK, 1e-3)
+    rate[23] = 256.0
+    exponential = -np.log1p(-(np.arange(4096) + 0.5) / 4096)
+    leaves = rate, exponential / exponential.mean(), np.zeros(2), np.zeros(2), np.full(2, 0.5), 0.0
+    model = ArrivalModel(*(np.asarray(leaf, np.float32) for leaf in leaves))
+    times = draw_arrivals(jax.random.key(0), model, offset_s=0.0, length_s=23 * 3600.0 + 120.0)
+    assert np.all(np.diff(times) >= 0.0)
+    np.testing.assert_allclose(np.sum(times > 23 * 3600.0), 120 * 256, rtol=0.04)
+
+
 def test_too_few_arrivals_are_refused() -> None:
     with pytest.raises(PopulationError, match="7 arrivals are too few"):
         fit_arrivals(np.arange(7) + MONDAY * DAY_S, DAYS)
