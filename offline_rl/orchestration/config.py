@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from logs_schema.errors import ConfigError
 
-ORCHESTRATION_CODE = 7
+ORCHESTRATION_CODE = 8
 """Raised when code changes what a training makes."""
 COPIES = 8
 """Streams of a block that meets the same requests."""

@@ -71,9 +71,9 @@ POPULATION = "population"
 CURVES = "game.npz"
 """File in a twin's folder: every evaluation of the adversarial game, if there was one."""
 NO_GAME = GameConfig()
-TWIN_CODE = 42
+TWIN_CODE = 43
 """Raised when changes of the code change fits: those of older code are made again."""
-POLICY_CODE = 29
+POLICY_CODE = 30
 """Raised whenever the schedulers of a training become others, so that older ones are not taken for them."""
 
 
