@@ -11,12 +11,13 @@ import pytest
 
 from evaluation.commands.cli import main
 from evaluation.comparison.survey import day_counts
-from evaluation.comparison.survey.day_counts import BINS_A_DECADE, OTHERS, DayCounts, bin_of, count_day
+from evaluation.comparison.survey.day_counts import BINS_A_DECADE, DayCounts, bin_of, count_day
 from evaluation.comparison.survey.showing import darkest, day_labels
 from evaluation.comparison.survey.survey import (
     Aspect,
     AtShift,
     SurveyConfig,
+    _aspect,
     _distances,
     cut_off,
     refit_after,
@@ -123,12 +124,31 @@ def test_days_of_several_years_are_labelled_with_them() -> None:
     assert day_labels([*days, dt.date(2024, 1, 1)]) == ["Dec 30 2023", "Dec 31 2023", "Jan 01 2024"]
 
 
-def test_rare_labels_become_others(changed: Archive, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_more_labels_than_are_told_apart_are_counted_together(
+    changed: Archive, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Days of one law do not differ, however many labels there are, and days of other labels do."""
     monkeypatch.setattr(day_counts, "MAX_LABELS", 3)
     found = count_day((changed.path, changed.days("requests")[0]))
     assert sum(sum(half.values()) for half in found.labels["mix"]) == A_DAY
-    assert all(len(half) == 3 for half in found.labels["mix"])
-    assert all(half[OTHERS] > A_DAY / 2 * 0.4 for half in found.labels["mix"])
+    assert all(len(half) <= 3 for half in found.labels["mix"])
+    monkeypatch.setattr(day_counts, "MAX_LABELS", 200)
+    rng = np.random.default_rng(0)
+
+    def day(number: int, first: int = 0, num_labels: int = 400) -> DayCounts:
+        halves = day_counts.Labels(), day_counts.Labels()
+        for _ in range(4):
+            names = np.char.add("n", (first + rng.integers(num_labels, size=5_000)).astype(str))
+            for place, half in enumerate(halves):
+                day_counts._count(half, pa.array(names[place::2]))
+        nothing = np.zeros((2, 24), np.int64)
+        return DayCounts(FIRST.date() + dt.timedelta(days=number), 20_000, nothing, {}, {"nodes": halves})
+
+    alike = _aspect("nodes", [day(number) for number in range(6)], SurveyConfig())
+    assert alike.noise < 0.1
+    assert all(at.median < 0.03 for at in alike.by_shift)
+    other = _aspect("nodes", [day(0), day(1, num_labels=150), day(2, first=10_000)], SurveyConfig())
+    assert all(at.median > 0.3 for at in other.by_shift)
 
 
 def test_one_day_cannot_be_held_against_another(changed: Archive) -> None:

@@ -4,6 +4,7 @@ import datetime as dt
 from collections import Counter
 from dataclasses import dataclass
 from pathlib import Path
+from zlib import crc32
 
 import numpy as np
 import pyarrow as pa
@@ -17,8 +18,9 @@ LEAST_S, DECADES, BINS_A_DECADE = 1e-3, 10, 20
 NUM_BINS = DECADES * BINS_A_DECADE
 """Durations are counted by their logarithm, from a millisecond to four months; others are counted in the end bins."""
 MAX_LABELS = 2_000
-OTHERS = "(others)"
+"""Labels that are told apart; of a log with more, those share a count whose checksums are alike modulo this number."""
 ASPECTS = ("arrivals", "mix", "run times", "waits", "nodes")
+Labels = Counter[str | int]
 
 
 @dataclass(frozen=True)
@@ -30,14 +32,15 @@ class DayCounts:
         num_requests: Number of requests.
         arrivals: [2, hours]
         durations: "run times" and "waits" -> [2, bins]
-        labels: "mix" and "nodes" -> two counts by label: requested site and service, chosen node.
+        labels: "mix" and "nodes" -> two counts by label (requested site and service, chosen node), or by number where
+            there are too many labels, see `together`.
     """
 
     day: dt.date
     num_requests: int
     arrivals: np.ndarray
     durations: dict[str, np.ndarray]
-    labels: dict[str, tuple[Counter[str], Counter[str]]]
+    labels: dict[str, tuple[Labels, Labels]]
 
 
 def count_day(item: tuple[Path, dt.date]) -> DayCounts:
@@ -45,9 +48,7 @@ def count_day(item: tuple[Path, dt.date]) -> DayCounts:
     path, day = item
     arrivals = np.zeros((2, HOURS), np.int64)
     durations = {name: np.zeros((2, NUM_BINS), np.int64) for name in ("run times", "waits")}
-    labels: dict[str, tuple[Counter[str], Counter[str]]] = {
-        name: (Counter(), Counter()) for name in ("mix", "nodes")
-    }
+    labels: dict[str, tuple[Labels, Labels]] = {name: (Counter(), Counter()) for name in ("mix", "nodes")}
     num_requests, random = 0, np.random.default_rng(day.toordinal())
     archive = Archive(path)
     are_waits_logged = "true_waits" not in archive.facts.get("limits", {})
@@ -91,12 +92,23 @@ def _text(column: pa.Array) -> pa.Array:
     return pc.fill_null(_label(column), "")
 
 
-def _count(counts: Counter[str], column: pa.Array) -> None:
-    """Adds a column's labels; beyond `MAX_LABELS` the rarest become others."""
+def _count(counts: Labels, column: pa.Array) -> None:
+    """Adds a column's labels."""
     for found in pc.value_counts(column.drop_null()).to_pylist():
         counts[found["values"]] += found["counts"]
     if len(counts) > MAX_LABELS:
-        for label, count in counts.most_common()[MAX_LABELS - 1 :]:
-            if label != OTHERS:
-                del counts[label]
-                counts[OTHERS] += count
+        counted = together(counts)
+        counts.clear()
+        counts.update(counted)
+
+
+def together(counts: Labels) -> Labels:
+    """Counts by number, below `MAX_LABELS`, in place of labels.
+
+    A label has the same number in every sample, so that two samples of one distribution differ by no more than chance:
+    if each sample kept its most frequent labels, they would differ in these.
+    """
+    found = Labels()
+    for label, count in counts.items():
+        found[label if isinstance(label, int) else crc32(label.encode()) % MAX_LABELS] += count
+    return found

@@ -11,14 +11,19 @@ distance there less that of one day.
 """
 
 import datetime as dt
-from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import numpy as np
 
-from evaluation.comparison.survey.day_counts import ASPECTS, BINS_A_DECADE, DayCounts, count_day
+from evaluation.comparison.survey.day_counts import (
+    ASPECTS,
+    BINS_A_DECADE,
+    DayCounts,
+    count_day,
+    together,
+)
 from logs_schema import Archive
 from logs_schema.errors import ConfigError
 from logs_schema.mapping import TaskMap
@@ -238,16 +243,18 @@ def _halves(name: str, counts: Sequence[DayCounts]) -> np.ndarray:
         return np.stack([one.arrivals for one in counts], axis=1)
     if name in DURATIONS:
         return np.stack([one.durations[name] for one in counts], axis=1)
-    total: Counter[str] = Counter()
-    for one in counts:
-        total.update(one.labels[name][0] + one.labels[name][1])
-    if len(total) < 2:  # nothing is known, or all is of one label: days cannot differ
+    labels = [one.labels[name] for one in counts]
+    known = {label for halves in labels for half in halves for label in half}
+    if any(isinstance(label, int) for label in known):  # one sample has too many: all are counted as it is
+        labels = [(together(one), together(two)) for one, two in labels]
+        known = {label for halves in labels for half in halves for label in half}
+    if len(known) < 2:  # nothing is known, or all is of one label: days cannot differ
         return np.zeros((2, len(counts), 1), np.int64)
-    place = {label: index for index, label in enumerate(sorted(total))}
+    place = {label: index for index, label in enumerate(sorted(known, key=str))}
     found = np.zeros((2, len(counts), len(place)), np.int64)
-    for number, one in enumerate(counts):
+    for number, halves in enumerate(labels):
         for half in (0, 1):
-            for label, count in one.labels[name][half].items():
+            for label, count in halves[half].items():
                 found[half, number, place[label]] = count
     return found
 
