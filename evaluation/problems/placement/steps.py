@@ -348,8 +348,7 @@ def build_comparison(
     made_from = {"twin": twin_path} | ({} if policy_path is None else {"policy": policy_path})
     made = {name: read_manifest(path) for name, path in made_from.items()}
     hashes = {"archive": archive.content_hash} | {name: one.content_hash for name, one in made.items()}
-    settings = {"shifts": config.shifts, "judge": config.judge, "policies": list(policies or {})}
-    settings |= {"code": COMPARISON_CODE}
+    settings = settings_of_units(config, list(policies or {}))
     keep = Unfinished.beside(out, "comparison", hashes, settings, engine=config.engine, progress=progress)
     judge_ahead(archive_path, twin_path, policy_path, config, plan, policies or {}, keep, progress)
     case = Case(
@@ -368,6 +367,12 @@ def build_comparison(
         facts = write_comparison(report, out)
     keep.remove()
     return facts
+
+
+def settings_of_units(config: RunConfig, policies: Sequence[str]) -> dict[str, Any]:
+    """What the units of a comparison depend on; off-policy estimates are kept with their intervals."""
+    settings = {"shifts": config.shifts, "judge": config.judge, "intervals": config.intervals}
+    return settings | {"policies": list(policies), "code": COMPARISON_CODE}
 
 
 def refuse_other_nodes(archive: Archive, twin_path: Path) -> None:
