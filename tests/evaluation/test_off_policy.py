@@ -1,8 +1,11 @@
 """Off-policy estimates where the value is known: a contextual bandit and a small Markov decision process."""
 
+import datetime as dt
 import sys
+from types import SimpleNamespace
 
 import numpy as np
+import pyarrow as pa
 import pytest
 
 from evaluation.comparison.bootstrap import IntervalConfig
@@ -17,8 +20,11 @@ from evaluation.judges.off_policy import (
     importance_sampling,
 )
 from evaluation.judges.off_policy.fitted_q import _padded, fit_values
-from evaluation.judges.off_policy.judging import by_parts, features_of, put_chosen
+from evaluation.judges.off_policy.judging import by_parts, features_of, logged_propensities, put_chosen
+from logs_schema import Archive, ArchiveWriter
+from logs_schema.columns import arrow_schema
 from logs_schema.errors import ConfigError
+from logs_schema.tables import REQUESTS, SCHEMA_VERSION
 from tests.offline_rl.walks import DISCOUNT, FOLLOWING, HORIZON_S, NUM_STATES, REWARD, STEP_S
 from twin.contracts import Trajectory
 
@@ -232,3 +238,28 @@ def test_a_known_propensity_leaves_the_rest_to_the_other_actions():
     alone = np.array([1.0, 0.0])
     put_chosen(alone, np.array([True, False]), 0, 0.9)
     np.testing.assert_allclose(alone, [0.9, 0.0])
+
+
+def test_the_propensity_of_a_machine_is_not_that_of_its_class(tmp_path):
+    """Ten machines alike: each is chosen once in ten, the class of nine of them nine times as often."""
+    machines = [f"small-{number}" for number in range(9)] + ["large-0"]
+    offers = [*machines, "small", None]
+    day = dt.datetime(2024, 3, 4, tzinfo=dt.UTC)
+    rows = [
+        {"request_id": str(number), "arrival": day + dt.timedelta(seconds=number), "site": "a", "status": "completed",
+         "offered_node": name, "propensity": 0.9 if name == "small" else 0.1}
+        for number, name in enumerate(offers)
+    ]  # fmt: skip
+    schema = arrow_schema(REQUESTS, SCHEMA_VERSION)
+    with ArchiveWriter(tmp_path / "log", source={}, facts={}) as writer:
+        filled = [{name: row.get(name) for name in schema.names} for row in rows]
+        writer.write("requests", pa.Table.from_pylist(filled, schema), source="made")
+    of_name = {name: int(name == "large-0") for name in machines} | {"small": 0, "large": 1}
+    log, days = Archive(tmp_path / "log"), [day.date()]
+    by_class = SimpleNamespace(cluster=SimpleNamespace(node_names=("small", "large")), node_of_name=of_name)
+    assert logged_propensities(log, by_class, days) == {"9": 0.1, "10": 0.9}
+    by_node = SimpleNamespace(
+        cluster=SimpleNamespace(node_names=tuple(machines)),
+        node_of_name={name: row for row, name in enumerate(machines)},
+    )
+    assert logged_propensities(log, by_node, days) == {str(number): 0.1 for number in range(10)}

@@ -5,6 +5,7 @@ log has no support, is estimated by clones of the shifted days, each predicting 
 """
 
 import datetime as dt
+from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -13,6 +14,7 @@ from typing import NamedTuple
 import jax
 import jax.numpy as jnp
 import numpy as np
+import pyarrow as pa
 import pyarrow.compute as pc
 
 from evaluation.comparison.entries import OffPolicyRow
@@ -28,6 +30,7 @@ from offline_rl.networks import Actor, Example
 from offline_rl.recipes.cloning import affordable
 from offline_rl.training_loop import from_logs, updates
 from twin.contracts import Array, PyTree, Trajectory
+from twin.placement.columns import decided_node
 from twin.placement.encode import read_rows
 from twin.placement.encoding import Encoding
 from twin.placement.history import choices_in_log, fewer_of
@@ -276,11 +279,9 @@ def _put_logged(
     the decision; False if the log has all propensities. Of days that are not looked at whole, none is taken."""
     if archive.num_rows_on("requests", days) > looked_at(encoding):
         return True
-    requests = archive.read("requests", days=list(days), columns=("request_id", "propensity"))
-    known = requests.filter(pc.is_valid(requests["propensity"]))
-    if not known.num_rows:
+    by_id = logged_propensities(archive, encoding, days)
+    if not by_id:
         return True
-    by_id = dict(zip(known["request_id"].to_pylist(), known["propensity"].to_pylist(), strict=True))
     rows, _ = read_rows(archive, encoding, sorted(days), known_until_s=np.inf)
     num_missing = 0
     for step, window in zip(*np.nonzero(windows.valid()), strict=True):
@@ -290,6 +291,21 @@ def _put_logged(
         else:
             put_chosen(behaviour[step, :, window], legal[step, :, window], action[step, window], value)
     return num_missing > 0
+
+
+def logged_propensities(archive: Archive, encoding: Encoding, days: Sequence[dt.date]) -> dict[str, float]:
+    """Id of a request -> probability with which the log's policy took its decision, where the log has it.
+
+    Where decisions name classes, the probability of one of a class's machines is not that of the class: none is taken.
+    """
+    classes = encoding.cluster.node_names
+    num_machines = Counter(row for name, row in encoding.node_of_name.items() if name not in classes)
+    named = [name for name, row in encoding.node_of_name.items() if name in classes or num_machines[row] == 1]
+    columns = ("request_id", "propensity", "offered_node", "ran_node")
+    requests = archive.read("requests", days=list(days), columns=columns)
+    is_choice = pc.is_in(decided_node(requests), value_set=pa.array(named, pa.string()))
+    known = requests.filter(pc.and_(pc.is_valid(requests["propensity"]), is_choice))
+    return dict(zip(known["request_id"].to_pylist(), known["propensity"].to_pylist(), strict=True))
 
 
 def put_chosen(probability: np.ndarray, legal: np.ndarray, chosen: int, propensity: float) -> None:
