@@ -13,7 +13,7 @@ from evaluation.comparison.formatting import FAR_MARK, interval, number
 from evaluation.comparison.report import Report, render, write_report
 from evaluation.comparison.report.overview import figure_file
 from evaluation.comparison.report.verdict import verdict
-from evaluation.comparison.report.words import summary
+from evaluation.comparison.report.words import standing_limits, summary
 from evaluation.comparison.tabulation import tabulate
 from evaluation.judges.descriptions import LADDER, POLICIES
 from logs_schema.records import from_plain, to_plain
@@ -198,6 +198,22 @@ def test_a_guess_is_marked_in_table_summary_and_limits():
     assert f"{value}{FAR_MARK}<small>" in page
     assert "hardly ever took for the service or the queue" in page
     assert f"{FAR_MARK} a guess" in as_text(tabulate(guessed))
+
+
+@pytest.mark.parametrize(
+    ("unit_kind", "said"),
+    [
+        ("days", "the variation between days like these"),
+        ("blocks of consecutive requests within a day / days simulated in the truth", "not from day to day"),
+        ("episodes of two hours", "not that of what these share, such as a day"),
+        ("runs", "not that of what these share, such as a day"),
+        ("half weeks of arrivals, by the calendar", "the variation between such units"),
+    ],
+)
+def test_no_interval_is_said_to_cover_more_than_its_units_show(unit_kind, said):
+    limits = standing_limits(replace(made_comparison(), unit_kind=unit_kind))
+    assert said in limits[0]
+    assert ("days like these" in limits[0]) == (unit_kind == "days")
 
 
 def test_how_far_the_judges_can_be_believed_stands_on_the_page(plain):

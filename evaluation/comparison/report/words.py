@@ -112,9 +112,11 @@ def not_applicable(comparison: Comparison) -> list[tuple[str, str]]:
 
 def _covered(unit_kind: str) -> str:
     """What intervals over such units cover, in words."""
-    if WITHIN_DAY not in unit_kind:
+    if WITHIN_DAY in unit_kind:
+        return "those over parts of a day cover the variation within these days, not from day to day"
+    if any(kind.startswith("days") for kind in unit_kind.split(" / ")):
         return "they cover the variation between days like these"
-    return "those over parts of a day cover the variation within these days, not from day to day"
+    return "they cover the variation between such units, not that of what these share, such as a day"
 
 
 def standing_limits(comparison: Comparison) -> list[str]:
