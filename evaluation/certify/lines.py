@@ -23,6 +23,8 @@ from evaluation.comparison.bootstrap import (
 from evaluation.comparison.formatting import number
 
 NONE = Estimate(None, None, None, 0, "not measured")
+NOTHING = 1e-9
+"""Part of its spread by which a value may move when a unit is left out that holds nothing of it: rounding."""
 NO_CLONE = (
     "not tested, since the clone is not shown to decide as the log did; more updates of the clone ([certify] "
     "clone_updates) or more held-out days may show it"
@@ -225,6 +227,9 @@ def around(values: np.ndarray, num_units: int, config: IntervalConfig, ceiling: 
     for that. Distances between samples grow when units repeat, so the replicates are biased, and their percentiles
     (also corrected ones) would lie on one side of the value. Their standard deviation is not affected.
 
+    Units that hold nothing of what is measured, such as a night without requests, do not count: three others among
+    many of them would be taken for many, and the interval would cover 81 % instead of 95 %.
+
     Args:
         values: [1 + units + replicates], of a statistic on `weights_of`.
         num_units: Number of units.
@@ -233,10 +238,13 @@ def around(values: np.ndarray, num_units: int, config: IntervalConfig, ceiling: 
     """
     value, replicates = float(values[0]), values[num_units + 1 :]
     defined = np.isfinite(replicates)
-    if (lone := without_interval(value, defined, num_units, config)) is not None:
+    spread = float(np.std(replicates[defined], ddof=1)) if defined.sum() > 1 else 0.0
+    moved = ~(np.abs(values[1 : num_units + 1] - value) <= NOTHING * spread)  # by leaving the unit out
+    num_holding = int(moved.sum()) if moved.any() and spread > 0.0 else num_units
+    if (lone := without_interval(value, defined, num_holding, config)) is not None:
         return lone
-    half = student_width(num_units, config.level) * float(np.std(replicates[defined], ddof=1))
-    return Estimate(value, value - half, min(value + half, ceiling), num_units)
+    half = student_width(num_holding, config.level) * spread
+    return Estimate(value, value - half, min(value + half, ceiling), num_holding)
 
 
 def _why(judged: Estimate) -> str:

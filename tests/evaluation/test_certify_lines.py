@@ -318,3 +318,19 @@ def test_every_pair_is_shown_and_the_lost_link_comes_first():
     twin, floor = chart.curves
     assert len(twin.x) == 3
     assert twin.y[0] > 0.3 > floor.y[0]
+
+
+@pytest.mark.parametrize(("num_holding", "covered"), [(3, None), (6, 0.93)])
+def test_units_that_hold_nothing_are_not_counted(num_holding, covered):
+    """Of 36 parts of the day few have requests; counted as 36, three would cover 81 % and six 89 %."""
+    random, config, hits = np.random.default_rng(0), IntervalConfig(400), []
+    for _ in range(300):
+        values = np.full(36, np.nan)
+        values[:num_holding] = random.normal(size=num_holding)
+        found = around(mean_of(values, np.arange(36), 36)(weights_of(36, config)), 36, config)
+        assert found.num_units == num_holding
+        hits.append(found.low is not None and found.low <= 0.0 <= found.high)
+    assert (found.low is None) == (covered is None)
+    assert covered is None or np.mean(hits) >= covered
+    same = around(mean_over_units(np.full(36, 0.3))(weights_of(36, config)), 36, config)
+    assert (same.num_units, same.low) == (36, pytest.approx(0.3))
