@@ -149,7 +149,11 @@ ANYWHERE, SHARE, GAP_OF_SHARES, TIME = ((-math.inf, math.inf), (0.0, 1.0), (-1.0
 
 
 def summarise(
-    values: np.ndarray, num_units: int, config: IntervalConfig, within: tuple[float, float] = ANYWHERE
+    values: np.ndarray,
+    num_units: int,
+    config: IntervalConfig,
+    within: tuple[float, float] = ANYWHERE,
+    num_holding: int | None = None,
 ) -> Estimate:
     """The estimate behind the values of a statistic, or of a difference of two, on `weights_of`.
 
@@ -159,18 +163,20 @@ def summarise(
         config: As the weights were drawn with.
         within: What the statistic can be. Intervals over several seeds are stretched and may reach beyond: they are cut
             there, or at the value itself where that lies beyond.
+        num_holding: Units that hold something of what is measured; None: all do.
 
     Returns:
         The value; its interval, or the reason why there is none.
     """
+    num_holding = num_units if num_holding is None else num_holding
     value, without_one, replicates = float(values[0]), values[1 : num_units + 1], values[num_units + 1 :]
     defined = np.isfinite(replicates)
     enough = defined & np.all(np.isfinite(without_one))
-    if (lone := without_interval(value, enough, num_units, config)) is not None:
+    if (lone := without_interval(value, enough, num_holding, config)) is not None:
         return lone
-    low, high = _bca(value, replicates[defined], without_one, config.level)
+    low, high = _bca(value, replicates[defined], without_one, student_width(num_holding, config.level))
     least, most = min(within[0], value), max(within[1], value)
-    return Estimate(value, max(low, least), min(high, most), num_units)
+    return Estimate(value, max(low, least), min(high, most), num_holding)
 
 
 def without_interval(
@@ -243,18 +249,17 @@ def student_width(num: int, level: float) -> float:
     return math.sqrt(num / (num - 1)) * float(stdtrit(num - 1, 0.5 + 0.5 * level))
 
 
-def _bca(value: float, replicates: np.ndarray, without_one: np.ndarray, level: float) -> tuple[float, float]:
-    """Bias-corrected and accelerated percentiles at levels widened for few units."""
-    num_units, num, ordered = len(without_one), len(replicates), np.sort(replicates)
+def _bca(value: float, replicates: np.ndarray, without_one: np.ndarray, width: float) -> tuple[float, float]:
+    """Bias-corrected and accelerated percentiles, `width` deviations to either side of the middle."""
+    num, ordered = len(replicates), np.sort(replicates)
     deviation = without_one.mean() - without_one
     spread = float(np.sum(deviation**2))
     flat = spread <= 1e-24 * value**2  # a percentile that no single unit moves
     acceleration = 0.0 if flat else float(np.sum(deviation**3)) / (6.0 * spread**1.5)
     below = 0.5 * float(ordered.searchsorted(value, "left") + ordered.searchsorted(value, "right")) / num
     bias = float(ndtri(min(max(below, 1.0 / num), 1.0 - 1.0 / num)))
-    widened = student_width(num_units, level)
     ends = []
-    for shifted in (bias - widened, bias + widened):
+    for shifted in (bias - width, bias + width):
         adjusted = float(ndtr(bias + shifted / max(1.0 - acceleration * shifted, 1e-3)))
         ends.append(_percentile(ordered, adjusted))
     low, high = ends

@@ -265,13 +265,22 @@ def paired(
     references: Sequence[str],
     num_units: int,
     config: IntervalConfig,
+    holding: Mapping[str, int] | None = None,
 ) -> list[Difference]:
-    """Every policy minus every reference that has values; `values`: name -> the metric on `weights_of`."""
+    """Every policy minus every reference that has values.
+
+    Args:
+        values: Name -> the metric on `weights_of`.
+        judge, shift_days, metric, references, num_units, config: As in `compare`.
+        holding: Name -> units that hold something of it; None: all do.
+    """
     found = []
     for reference in references:
         for policy, value in values.items():
             if policy != reference and reference in values:
-                gap = summarise(value - values[reference], num_units, config, range_of_gap(metric))
+                least = num_units if holding is None else min(holding[policy], holding[reference])
+                within = range_of_gap(metric)
+                gap = summarise(value - values[reference], num_units, config, within, least)
                 where = (judge, shift_days, policy, reference, metric.name)
                 found.append(Difference(*where, gap, verdict(gap, metric.better)))
     return found

@@ -51,6 +51,7 @@ def with_judge(
         here = {policy: seeds for (one, policy), seeds in found.items() if one == shift}
         num_units = len(next(iter(next(iter(here.values()))[0].values.values())))
         weights = weights_of(num_units, config)
+        holding = {policy: _num_holding(seeds, num_units) for policy, seeds in here.items()}
         for metric in comparison.metrics:
             values = {
                 policy: drawn_over_seeds([_means(weights, seed, metric.name) for seed in seeds], config)
@@ -58,9 +59,9 @@ def with_judge(
                 if all(metric.name in seed.values for seed in seeds)
             }
             for policy, value in values.items():
-                found_here = summarise(value, num_units, config, range_of(metric))
+                found_here = summarise(value, num_units, config, range_of(metric), holding[policy])
                 cells.append(Cell(judge.name, shift, policy, metric.name, found_here))
-            differences += paired(values, judge.name, shift, metric, references, num_units, config)
+            differences += paired(values, judge.name, shift, metric, references, num_units, config, holding)
     return replace(
         comparison,
         unit_kind=f"{comparison.unit_kind} / units of {judge.name}",
@@ -68,6 +69,13 @@ def with_judge(
         cells=(*comparison.cells, *cells),
         differences=(*comparison.differences, *differences),
     )
+
+
+def _num_holding(seeds: Sequence[UnitValues], num_units: int) -> int:
+    """Units of a weight above zero: the others are no evidence, and would make an interval too narrow."""
+    if any(seed.weight is None for seed in seeds):
+        return num_units
+    return int(np.any([np.asarray(seed.weight) > 0.0 for seed in seeds], axis=0).sum())
 
 
 def _means(weights: np.ndarray, seed: UnitValues, metric: str) -> np.ndarray:

@@ -104,6 +104,38 @@ def test_values_are_weighted_means_with_intervals_and_paired_differences(found: 
     assert found.cell("mine", 0, "unknown", "on_time") is None
 
 
+def test_units_without_weight_are_no_evidence() -> None:
+    """A judge that sees a policy in three windows of 40 gives a value and no interval, one that sees six the interval
+    of six; counted as 40, three cover 81 % and six 89 %."""
+    random, hits = np.random.default_rng(0), []
+
+    def seeing(number: int) -> Comparison:
+        draws = {name: random.normal(0.5, 0.01, 40) for name in TRUE}
+
+        def judge(policy: Any, days: JudgedDays) -> UnitValues:
+            name = next(name for name, late in TRUE.items() if late == policy())
+            return UnitValues({"on_time": draws[name]}, 1.0 * (np.arange(40) < number))
+
+        policies = {name: [lambda late=late: late] for name, late in TRUE.items()}
+        config = IntervalConfig(num_replicates=200)
+        return judged_by_users(in_truth(), {"mine": judge}, policies, [DAYS], config, SilentProgress())
+
+    few = seeing(3)
+    told, gap = few.cell("mine", 0, "good", "on_time"), few.difference("mine", 0, "good", "rule", "on_time")
+    assert told is not None
+    assert gap is not None
+    assert (told.num_units, told.low, gap.estimate.low) == (3, None, None)
+    for _ in range(50):
+        six = seeing(6)
+        hits += [
+            one.estimate.low <= 0.5 <= one.estimate.high
+            for one in six.cells
+            if one.judge == "mine" and one.estimate.low is not None and one.estimate.high is not None
+        ]
+    assert len(hits) == 200
+    assert np.mean(hits) > 0.91
+
+
 def test_a_judge_that_writes_into_the_log_changes_nothing_for_the_others(found: Comparison) -> None:
     def writes(_policy: Any, days: JudgedDays) -> UnitValues:
         days.history()[:] = 1.0
