@@ -84,7 +84,9 @@ def fit_plan(config: RunConfig, *, last_anchor: bool = False) -> StepPlan:
 
     settings = {"problem": ORDERING, **as_settings(order, "weeks", "processors", "pool")}
     days = DaysConfig() if last_anchor else config.days
-    return StepPlan("twin", build, settings | {"days": days, "last_anchor": last_anchor})
+    return StepPlan(
+        "twin", build, settings | {"days": days, "last_anchor": last_anchor}, code_version=ORDER_CODE
+    )
 
 
 def train_plan(config: RunConfig) -> StepPlan:
