@@ -11,7 +11,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from evaluation.comparison.bootstrap import DifferenceVerdict, IntervalConfig
+from evaluation.comparison.bootstrap import DifferenceVerdict, Estimate, IntervalConfig
 from evaluation.comparison.entries import PolicyFacts
 from evaluation.comparison.shifts import ShiftConfig, TestDays, plan_shifts
 from evaluation.jobs.unfinished import NOTHING_KEPT, Unfinished
@@ -19,6 +19,7 @@ from evaluation.problems import usual_refresh as usual_refresh_module
 from evaluation.problems.autoscaling import comparing
 from evaluation.problems.autoscaling.episodes import rows_of_episode, starts_of, sums_in_log
 from evaluation.problems.autoscaling.forecasts import cut_out
+from evaluation.problems.autoscaling.kit import AUTOSCALING_KIT
 from evaluation.problems.configuration import RunConfig
 from evaluation.problems.refresh_parts import NEW, RUNNING
 from evaluation.problems.usual_refresh import usual_refresh
@@ -124,7 +125,7 @@ def test_too_few_episodes_cannot_tell(monkeypatch):
         )
         for name, target in (("few", 0.6), ("many", 0.3))
     }
-    assert found["few"]["intervals"].tolist() == [239.0 - 20.0] * 3
+    assert found["few"]["intervals"].tolist() == [[239.0 - 20.0] * 3]
     cells, differences = comparing._judged(day, found, ("few",), IntervalConfig())
     assert {cell.estimate.num_units for cell in cells} == {3}
     (gap,) = (one for one in differences if one.metric == "cpu_cores")
@@ -193,6 +194,41 @@ def test_of_a_policy_that_fails_on_a_later_day_nothing_is_left(monkeypatch):
     assert "'mine' raised ValueError: no such day\n  where: twin, shift 1d" in found.refused["mine"]
     assert {one.policy for one in (*found.cells, *found.tallies)} == {"hpa"}
     assert not [one for one in found.differences if "mine" in (one.policy, one.reference)]
+
+
+def test_an_interval_of_several_seeds_covers_training_again():
+    """Of five seeds that differ, and episodes that do not, the interval is that over seeds."""
+    day = comparing.Day("twin", 0, np.zeros(12), None, None)  # type: ignore[arg-type]
+    config, random, hits = IntervalConfig(num_replicates=400), np.random.default_rng(0), []
+
+    def sums(seeds: np.ndarray) -> dict[str, np.ndarray]:
+        ones = np.ones((len(seeds), 12))
+        return {part: ones for part in comparing.SUMS} | {"reward": ones * seeds[:, None]}
+
+    def judged(found: dict[str, dict[str, np.ndarray]]) -> dict[str, Estimate]:
+        cells, gaps = comparing._judged(day, found, ("hpa",), config)
+        reward = [one for one in (*cells, *gaps) if one.metric == "reward" and one.policy == "students"]
+        return {type(one).__name__: one.estimate for one in reward}
+
+    for _ in range(60):
+        seeds = random.normal(-10.0, 1.0, 5)
+        found = judged({"hpa": sums(np.array([-10.0])), "students": sums(seeds)})
+        assert found["Cell"].value == pytest.approx(seeds.mean())
+        hits += [
+            found["Cell"].low <= -10.0 <= found["Cell"].high,
+            found["Difference"].low <= 0.0 <= found["Difference"].high,
+        ]
+    assert np.mean(hits) > 0.88
+    once = {part: value[0] for part, value in sums(np.array([-9.0])).items()}  # as of the log
+    alone = judged({"hpa": once, "students": sums(np.array([-9.0]))})
+    assert alone["Difference"] == Estimate(0.0, 0.0, 0.0, 12)
+
+
+def test_a_comparison_of_other_days_is_another() -> None:
+    config = RunConfig()
+    wider = replace(config, shifts=replace(config.shifts, max_width_days=3))
+    plans = [AUTOSCALING_KIT.compare(one, "title", {}) for one in (config, wider)]
+    assert plans[0].settings != plans[1].settings
 
 
 def test_a_day_that_is_not_whole_says_so(monkeypatch):

@@ -15,8 +15,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from evaluation.comparison.bootstrap import Estimate, IntervalConfig, summarise, verdict, weights_of
-from evaluation.comparison.comparison import Comparison
+from evaluation.comparison.bootstrap import Estimate, IntervalConfig, summarise, weights_of
+from evaluation.comparison.comparison import Comparison, drawn_over_seeds, paired
 from evaluation.comparison.entries import (
     Cell,
     Difference,
@@ -27,6 +27,7 @@ from evaluation.comparison.entries import (
     ShiftFacts,
     Tally,
 )
+from evaluation.comparison.metrics.metric import range_of
 from evaluation.comparison.rank_correlation import known_rank_correlation
 from evaluation.comparison.shifts import TestDays
 from evaluation.jobs.unfinished import NOTHING_KEPT, Unfinished
@@ -65,7 +66,7 @@ from twin.contracts import Array, Response
 
 TWIN, TRUTH, LOGGED = "twin", "truth", "logged"
 Sums = Mapping[str, np.ndarray]
-"""Sums over each episode, [episodes]; metrics are one over the other (`PARTS`)."""
+"""Sums over each episode, [episodes] or of every seed [seeds, episodes]; metrics are one over the other (`PARTS`)."""
 MIN_RANKED = 3
 """Policies that the twin is held against the truth on, at least."""
 JUDGES = {
@@ -174,10 +175,9 @@ def compare_autoscalers(
             made = _judged(day, found, references, config)
             cells += made[0]
             differences += made[1]
-            tallies += [
-                Tally(day.judge, day.shift_days, name, int(sums["intervals"].sum()), 0, 0, 0, None)
-                for name, sums in found.items()
-            ]
+            for name, sums in found.items():
+                num = int(np.atleast_2d(sums["intervals"]).mean(axis=0).sum())
+                tallies.append(Tally(day.judge, day.shift_days, name, num, 0, 0, 0, None))
             stage(float(done), float(len(days)))
     cells = [one for one in cells if one.policy not in refused]
     tallies = [one for one in tallies if one.policy not in refused]
@@ -307,7 +307,7 @@ def _sums(
     seed: int,
     name: str = LOGGED,
 ) -> Sums:
-    """Sums over each episode, mean over seeds; [episodes]. `name` is the policy's, for messages."""
+    """Sums over each episode, [seeds, episodes]. `name` is the policy's, for messages."""
     length = rows_of_episode(task.scaling.interval_s) - 1
     skip = int(WARM_UP_S / task.scaling.interval_s)
 
@@ -328,7 +328,7 @@ def _sums(
             where=f"{day.judge}, shift {day.shift_days}d",
             allowed="finite cores, GiB and replicas of every deployment",
         )
-    return {name: np.mean([np.asarray(one[name]) for one in found], axis=0) for name in found[0]}
+    return {name: np.stack([np.asarray(one[name]) for one in found]) for name in found[0]}
 
 
 def _kept(keep: Unfinished, day: Day, name: str, make: Callable[[], Sums]) -> Sums:
@@ -340,24 +340,22 @@ def _kept(keep: Unfinished, day: Day, name: str, make: Callable[[], Sums]) -> Su
 def _judged(
     day: Day, found: Mapping[str, Mapping[str, np.ndarray]], references: Sequence[str], config: IntervalConfig
 ) -> tuple[list[Cell], list[Difference]]:
+    """Cells and differences of a day; intervals are over its episodes and, of a policy of several seeds, over these."""
     episodes = len(day.starts)
-    weights, cells, differences = weights_of(episodes, config), [], []
+    weights, cells, differences = weights_of(episodes, config), list[Cell](), list[Difference]()
     for metric in METRICS:
-        above, below = PARTS[metric.name]
-        values = {
-            name: (weights @ sums[above]) / np.maximum(weights @ sums[below], 1e-9)
-            for name, sums in found.items()
-        }
+        values = {name: _drawn(sums, metric, weights, config) for name, sums in found.items()}
         for name, value in values.items():
-            estimate = summarise(value, episodes, config)
+            estimate = summarise(value, episodes, config, range_of(metric))
             cells.append(Cell(day.judge, day.shift_days, name, metric.name, estimate))
-        for reference in references:
-            for name in values:
-                if reference in values and name != reference:
-                    gap = summarise(values[name] - values[reference], episodes, config)
-                    where = (day.judge, day.shift_days, name, reference, metric.name)
-                    differences.append(Difference(*where, gap, verdict(gap, metric.better)))
+        differences += paired(values, day.judge, day.shift_days, metric, references, episodes, config)
     return cells, differences
+
+
+def _drawn(sums: Sums, metric: MetricFacts, weights: np.ndarray, config: IntervalConfig) -> np.ndarray:
+    above, below = (np.atleast_2d(sums[part]) for part in PARTS[metric.name])
+    each = zip(above, below, strict=True)
+    return drawn_over_seeds([(weights @ one) / np.maximum(weights @ two, 1e-9) for one, two in each], config)
 
 
 def _trust(cells: Sequence[Cell], days: Sequence[Day]) -> tuple[JudgeTrust, ...]:

@@ -24,7 +24,7 @@ from evaluation.problems.autoscaling.exporting import export_policy
 from evaluation.problems.autoscaling.forecast_lines import certify_forecasts
 from evaluation.problems.autoscaling.judged_days import refuse_without_days
 from evaluation.problems.autoscaling.notifying import logged_reward, notice_from
-from evaluation.problems.autoscaling.reporting import build_comparison, judge
+from evaluation.problems.autoscaling.reporting import COMPARISON_CODE, build_comparison, judge
 from evaluation.problems.autoscaling.user_autoscalers import bundled_autoscaler
 from evaluation.problems.configuration import RunConfig
 from evaluation.problems.kit import LATER_DAYS, Certifier, Facts, Inputs, Kit, StepPlan
@@ -162,14 +162,14 @@ def compare_plan(
         return build_comparison(out, inputs, config, title, policies, progress, judges)
 
     settings = {
-        "shifts": config.shifts.shifts,
+        "shifts": config.shifts,
         "scale": config.scale,
         "intervals": config.intervals,
         "title": title,
         "policies": sorted(policies),
     }
     settings |= {"judges": sorted(judges)} if judges else {}
-    return StepPlan("comparison", build, settings, config.judge.seed, SCALE_CODE)
+    return StepPlan("comparison", build, settings, config.judge.seed, COMPARISON_CODE)
 
 
 def certifier(twin_path: Path, population: Path | None) -> Certifier:

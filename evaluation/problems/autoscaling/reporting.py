@@ -50,6 +50,8 @@ from twin.autoscaling.persistence import ApplicationTwin, load_application_twin,
 from twin.autoscaling.rewards import cost_under_slo
 from twin.autoscaling.scaling_log import ScalingLog, read_scaling_log
 
+COMPARISON_CODE = 100 * SCALE_CODE + 1
+"""Raised when changes of the code change comparisons, and with the code of what is learned."""
 WORDS = {
     "hpa": "the rules of Kubernetes' pod autoscaler at their defaults",
     "hpa_calibrated": "the same, its settings searched in the training twin",
@@ -85,7 +87,7 @@ def build_comparison(
     log, scale = load_log(inputs["twin"]), config.scale or ScaleConfig()
     plan = plan_shifts(requests_by_day(archive), train_days_in(inputs["twin"]), config.shifts)
     hashes = {name: content_hash_of(path) for name, path in inputs.items()}
-    settings = {"shifts": config.shifts, "scale": scale, "code": SCALE_CODE}
+    settings = {"shifts": config.shifts, "scale": scale, "code": COMPARISON_CODE}
     keep = Unfinished.beside(out, "comparison", hashes, settings, config.judge.seed, progress=progress)
     comparison = judge(
         policies, twin, archive, plan, progress, scale=scale, intervals=config.intervals, seed=config.judge.seed,
