@@ -205,8 +205,8 @@ def test_a_guess_is_marked_in_table_summary_and_limits():
     [
         ("days", "the variation between days like these"),
         ("blocks of consecutive requests within a day / days simulated in the truth", "not from day to day"),
-        ("episodes of two hours", "not that of what these share, such as a day"),
-        ("runs", "not that of what these share, such as a day"),
+        ("episodes of two hours", "not of a day that these share"),
+        ("runs", "not of a day that these share"),
         ("half weeks of arrivals, by the calendar", "the variation between such units"),
     ],
 )
@@ -214,6 +214,11 @@ def test_no_interval_is_said_to_cover_more_than_its_units_show(unit_kind, said):
     limits = standing_limits(replace(made_comparison(), unit_kind=unit_kind))
     assert said in limits[0]
     assert ("days like these" in limits[0]) == (unit_kind == "days")
+
+
+def test_the_log_s_agreement_with_itself_says_nothing_of_the_policies():
+    told = [one for one in standing_limits(made_comparison()) if "are those of the log" in one]
+    assert told[0].startswith("Between 0.400 and 0.400 of a policy's decisions")
 
 
 def test_how_far_the_judges_can_be_believed_stands_on_the_page(plain):

@@ -6,7 +6,7 @@ from evaluation.comparison.bootstrap import WITHIN_DAY, DifferenceVerdict
 from evaluation.comparison.comparison import Comparison
 from evaluation.comparison.entries import FAR, Difference, is_far
 from evaluation.comparison.formatting import FAR_MARK, GUESS, number, shift_label, with_interval
-from evaluation.comparison.report.roles import TRAINED
+from evaluation.comparison.report.roles import HISTORY, TRAINED
 
 WORDS = {
     DifferenceVerdict.BETTER: "is better than",
@@ -116,7 +116,7 @@ def _covered(unit_kind: str) -> str:
         return "those over parts of a day cover the variation within these days, not from day to day"
     if any(kind.startswith("days") for kind in unit_kind.split(" / ")):
         return "they cover the variation between days like these"
-    return "they cover the variation between such units, not that of what these share, such as a day"
+    return "they cover the variation between such units, not of a day that these share"
 
 
 def standing_limits(comparison: Comparison) -> list[str]:
@@ -145,7 +145,11 @@ def standing_limits(comparison: Comparison) -> list[str]:
     if silent:
         names = listed([shift_label(shift.shift_days) for shift in silent])
         limits.append(f"There are no values for {names}: the log does not reach there.")
-    agreements = [tally.agreement for tally in comparison.tallies if tally.agreement is not None]
+    logged = {policy.name for policy in comparison.policies if policy.kind == HISTORY}
+    others = [
+        tally for tally in comparison.tallies if tally.policy not in logged
+    ]  # the log agrees with itself
+    agreements = [tally.agreement for tally in others if tally.agreement is not None]
     if agreements:
         limits.append(
             f"Between {number(min(agreements))} and {number(max(agreements))} of a policy's decisions are "
