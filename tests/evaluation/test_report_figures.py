@@ -1,5 +1,6 @@
 """Figures of the report: labels, roles, names beside lines."""
 
+import datetime as dt
 import re
 from dataclasses import replace
 from types import SimpleNamespace
@@ -16,7 +17,9 @@ from evaluation.comparison.report import Report, render
 from evaluation.comparison.report.overview import NAME_GAP, apart, figure_file, panels
 from evaluation.comparison.report.plots import COLOURS, series_style
 from evaluation.comparison.report.roles import strong_policies
+from evaluation.comparison.shifts import ShiftPlan, TestDays
 from evaluation.judges.descriptions import LADDER, POLICIES
+from evaluation.problems.placement import reporting
 from evaluation.problems.placement.reporting import learning_charts
 from offline_rl.recipes.cloning import evaluations_of
 from tests.evaluation.made_reports import HOSTILE, made_comparison, made_run
@@ -153,3 +156,14 @@ def test_the_clones_curve_stands_over_the_steps_of_its_looks(num_updates: int, d
     schedulers = SimpleNamespace(clone_curve=np.ones((len(steps), 2)), num_trained=0)
     _, clone = learning_charts(report, schedulers, 50, (), num_updates)  # type: ignore[arg-type]
     assert [curve.x for curve in clone.curves] == [tuple(steps)] * 2
+
+
+def test_calibration_says_which_days_it_is_of(monkeypatch):
+    """The first shift that has test days, which need not be that of 0 days."""
+    day = dt.date(2024, 1, 9)
+    plan = ShiftPlan((dt.date(2024, 1, 1),), (TestDays(0, (), 0, "no day"), TestDays(7, (day,), 600)))
+    twin = SimpleNamespace(encoding=None, model=None, config=None)
+    monkeypatch.setattr(reporting, "encode_days", lambda _archive, _encoding, days, **_: list(days))
+    monkeypatch.setattr(reporting, "labelled_offers", lambda windows, _: windows)
+    monkeypatch.setattr(reporting, "calibration_charts", lambda *given: given[-2:])
+    assert reporting.shifted_calibration(None, twin, plan) == ([day], "Test days of shift 7d")

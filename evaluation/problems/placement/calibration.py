@@ -23,7 +23,7 @@ RESOLUTION = 0.01
 
 
 def calibration_charts(
-    model: AnswerModel, config: AnswerConfig, encoding: Encoding, offers: Offers
+    model: AnswerModel, config: AnswerConfig, encoding: Encoding, offers: Offers, tested: str
 ) -> tuple[Chart, ...]:
     """Charts of predicted against observed shares, for waits, run times and acceptance.
 
@@ -32,6 +32,7 @@ def calibration_charts(
         config: Of the ensemble.
         encoding: Its encoding.
         offers: Of days the model has not seen.
+        tested: Which days these are, in words.
 
     Returns:
         One chart for durations and, where some offers were refused, one for acceptance.
@@ -52,13 +53,13 @@ def calibration_charts(
     if curves:
         note = (
             "On the diagonal the twin's distributions are right; below it, true values are longer than foreseen. "
-            "Test days of shift 0, unseen in training."
+            f"{tested}, unseen in training."
         )
         labels = ("predicted share of values below", "observed share of values below")
         charts.append(Chart("Calibration of waits and run times", *labels, tuple(curves), note, True))
     refused = int(np.sum(~np.asarray(seen.accepted)))
     if refused >= MIN_ROWS:
-        charts.append(_acceptance(accept, np.asarray(seen.accepted)))
+        charts.append(_acceptance(accept, np.asarray(seen.accepted), tested))
     return tuple(charts)
 
 
@@ -92,7 +93,7 @@ def predicted_ranks(
     return wait, run, accept
 
 
-def _acceptance(predicted: np.ndarray, accepted: np.ndarray) -> Chart:
+def _acceptance(predicted: np.ndarray, accepted: np.ndarray, tested: str) -> Chart:
     order = np.argsort(predicted, kind="stable")
     groups = np.array_split(order, 10)
     curve = Curve(
@@ -100,6 +101,6 @@ def _acceptance(predicted: np.ndarray, accepted: np.ndarray) -> Chart:
         tuple(float(predicted[group].mean()) for group in groups),
         tuple(float(accepted[group].mean()) for group in groups),
     )
-    note = "Offers in ten groups of equal size, by predicted probability. Test days of shift 0, unseen in training."
+    note = f"Offers in ten groups of equal size, by predicted probability. {tested}, unseen in training."
     labels = ("predicted probability of acceptance", "observed share accepted")
     return Chart("Calibration of acceptance", *labels, (curve,), note, True)

@@ -116,7 +116,8 @@ def shifted_calibration(archive: Archive, twin: PlacementTwin, plan: ShiftPlan) 
     if not tests:
         return ()
     windows = encode_days(archive, twin.encoding, tests[0].days, num_steps=128)
-    return calibration_charts(twin.model, twin.config, twin.encoding, labelled_offers(windows, twin.encoding))
+    offers, tested = labelled_offers(windows, twin.encoding), f"Test days of shift {tests[0].name}"
+    return calibration_charts(twin.model, twin.config, twin.encoding, offers, tested)
 
 
 def quarantine_of(archive: Archive) -> tuple[Rejected, ...]:
