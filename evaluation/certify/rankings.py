@@ -15,9 +15,10 @@ from evaluation.baselines import BASELINES
 from evaluation.certify.config import CertifyConfig
 from evaluation.certify.lines import Line, against_limit, not_applicable
 from evaluation.certify.logged_days import HeldOutDay
-from evaluation.comparison.bootstrap import Statistic, mean_over_units
+from evaluation.comparison.bootstrap import Statistic, blocks_of, mean_over_units
+from evaluation.comparison.decisions import Decisions
 from evaluation.comparison.entries import is_far
-from evaluation.comparison.metrics import main_metric
+from evaluation.comparison.metrics import Metric, main_metric
 from evaluation.comparison.rank_correlation import rank_correlation
 from evaluation.comparison.report import Chart, Curve
 from evaluation.comparison.shifts import TestDays
@@ -58,11 +59,12 @@ def ranking_lines(
     if reason is not None:
         return [not_applicable(SECTION, name, reason) for name in LINES], ()
     day = held_out()
-    names, in_twin, true, far = policy_values(archive, twin, day, seed=config.seed)
+    names, in_twin, true, far, halves = policy_values(archive, twin, day, seed=config.seed)
     limit, error = config.thresholds.value_error, np.abs(in_twin - true)
     lines = [
         against_limit(SECTION, LINES[0], "1", weighted_spearman(in_twin, true), len(names),
-                      config.thresholds.rank_correlation, config.intervals(), higher_is_better=True),
+                      config.thresholds.rank_correlation, config.intervals(), higher_is_better=True,
+                      floor=weighted_spearman(*halves)),
         against_limit(SECTION, LINES[1], "share on time", mean_over_units(error), len(names), limit,
                       config.intervals()),
     ]  # fmt: skip
@@ -99,8 +101,10 @@ def ranking_lines(
 
 def policy_values(
     archive: Archive, twin: PlacementTwin, day: HeldOutDay, *, seed: int
-) -> tuple[list[str], np.ndarray, np.ndarray, np.ndarray]:
-    """Policies by name: values in the twin and in the truth, and whether the twin's is an extrapolation, [policies]."""
+) -> tuple[list[str], np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
+    """Policies by name: values in the twin and in the truth, whether the twin's is an extrapolation, [policies]; and
+    the true ones in two halves of the simulated days, [2, policies]: those that are alike rank differently there, too.
+    """
     encoding = twin.encoding
     num_steps = archive.num_rows("requests", day.day)
     windows = encode_days(archive, encoding, [day.day], num_steps=num_steps, most=None)
@@ -130,7 +134,14 @@ def policy_values(
         for results in simulated
     )
     far = np.array([is_far(result.out_of_support) for result in simulated[0]])
-    return [candidate.name for candidate in candidates], in_twin, true, far
+    halves = np.stack([_in_halves(metric, result.decisions) for result in simulated[1]], axis=1)
+    return [candidate.name for candidate in candidates], in_twin, true, far, halves
+
+
+def _in_halves(metric: Metric, decisions: Decisions) -> np.ndarray:
+    """[2] the metric on every second unit, and on the others."""
+    even = blocks_of(decisions.unit).labels % 2 == 0
+    return np.asarray(metric.statistic(decisions)(np.stack([even, ~even]).astype(float)))
 
 
 def weighted_spearman(one: np.ndarray, two: np.ndarray) -> Statistic:

@@ -1,11 +1,13 @@
 """Verdicts of certificates: same law passes, a known shift fails, a sample too small says so; size and power."""
 
 from dataclasses import replace
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
 from scipy import stats
 
+from evaluation.certify import rankings
 from evaluation.certify.config import CertifyConfig
 from evaluation.certify.family import holm, overall, settled, withholding
 from evaluation.certify.lines import (
@@ -32,6 +34,8 @@ from evaluation.certify.resampled import (
 from evaluation.certify.samples import Coding, Sample
 from evaluation.certify.two_samples import Trio, pairs_chart, two_sample_lines
 from evaluation.comparison.bootstrap import Estimate, IntervalConfig, mean_over_units, weights_of
+from evaluation.comparison.metrics import MEAN_WAIT
+from tests.evaluation.made import made_decisions
 from tests.reference.distances import gaussian_mmd, kolmogorov_smirnov, relative_wasserstein
 
 NUM_UNITS = 24
@@ -334,3 +338,30 @@ def test_units_that_hold_nothing_are_not_counted(num_holding, covered):
     assert covered is None or np.mean(hits) >= covered
     same = around(mean_over_units(np.full(36, 0.3))(weights_of(36, config)), 36, config)
     assert (same.num_units, same.low) == (36, pytest.approx(0.3))
+
+
+def test_policies_that_the_truth_cannot_rank_fail_no_twin(monkeypatch):
+    """Where policies are worth nearly the same, chance ranks them in the twin and in the truth; where they are not, a
+    twin that ranks them otherwise fails."""
+    random, names = np.random.default_rng(0), [f"policy {number}" for number in range(14)]
+
+    def told(worth, in_twin):
+        def values(*_, **__):
+            noise = random.normal(0.0, 0.003, (4, 14))
+            true = worth + noise[0]
+            return names, in_twin + noise[1], true, np.zeros(14, bool), worth + noise[2:]
+
+        monkeypatch.setattr(rankings, "policy_values", values)
+        archive = SimpleNamespace(facts={"ground_truth": {}})
+        twin = SimpleNamespace(encoding=SimpleNamespace(cluster=SimpleNamespace(num_nodes=2)))
+        day = SimpleNamespace(day="2024-01-05")
+        return rankings.ranking_lines(archive, twin, lambda: day, CertifyConfig(num_replicates=200))[0][0]
+
+    alike = [told(np.full(14, 0.9), np.full(14, 0.9)) for _ in range(2)]
+    assert max(line.value.value for line in alike) < 0.9  # far from what a line asks for
+    assert all(line.verdict is Verdict.CANNOT_TELL and line.chance is None for line in alike)
+    apart = np.linspace(0.5, 0.95, 14)
+    assert told(apart, apart[::-1]).verdict is Verdict.FAIL
+    unit = np.repeat(np.arange(4), 10)
+    decisions = made_decisions(40, unit=unit, wait_s=10.0 * unit)
+    assert rankings._in_halves(MEAN_WAIT, decisions).tolist() == [10.0, 20.0]
