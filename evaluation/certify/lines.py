@@ -140,7 +140,7 @@ def about_zero(
     return Line(
         section, name, unit, value, NONE, judged, limit, False,
         f"{'at most' if one_sided else 'within'} {number(limit)}",
-        verdict_of(judged, limit, higher_is_better=False), reason or _why(judged),
+        verdict_of(judged, limit, higher_is_better=False), _remarks(reason, judged),
         chance_of(judged, limit, config, higher_is_better=False), deciding,
     )  # fmt: skip
 
@@ -177,7 +177,7 @@ def against_limit(
     side = "at least" if higher_is_better else "at most"
     return Line(
         section, name, unit, value, noise, value, limit, higher_is_better,
-        f"{side} {number(limit)}", found, reason or _why(value), chance, deciding,
+        f"{side} {number(limit)}", found, _remarks(reason, value), chance, deciding,
     )  # fmt: skip
 
 
@@ -251,6 +251,11 @@ def _why(judged: Estimate) -> str:
     if judged.value is not None and judged.low is not None:
         return ""
     return judged.reason
+
+
+def _remarks(reason: str, judged: Estimate) -> str:
+    """What is said of a line, and why it has no interval."""
+    return "; ".join(filter(None, (reason, _why(judged))))
 
 
 def combine(statistics: Sequence[Statistic], how: Callable[[np.ndarray], np.ndarray]) -> Statistic:

@@ -226,6 +226,8 @@ def test_too_few_units_give_no_verdict():
     line = against_floor("s", "n", "1", one, one, 3, 0.1, IntervalConfig(200))
     assert line.verdict is Verdict.CANNOT_TELL
     assert "fewer than 6" in line.reason
+    remarked = about_zero("s", "n", "1", one, 3, 0.1, IntervalConfig(200), reason="1.0 logged")
+    assert remarked.reason == "1.0 logged; no interval: 3 units are fewer than 6"
 
 
 def test_a_limit_that_real_days_miss_among_themselves_fails_no_twin():
