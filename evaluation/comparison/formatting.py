@@ -49,7 +49,8 @@ def cell(row: Mapping[str, Any], name: str, *, signed: bool = False) -> str:
 
 def share_in_words(part: int, whole: int) -> str:
     """For example "8,388 of 3,030,304 requests (0.28 %)"."""
-    return f"{part:,} of {whole:,} requests ({100.0 * part / whole:.2g} %)"
+    percent = 100.0 * part / whole
+    return f"{part:,} of {whole:,} requests ({percent:{'.2g' if percent < 99.0 else '.1f'}} %)"
 
 
 def shift_label(shift_days: int) -> str:

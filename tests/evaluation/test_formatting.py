@@ -3,7 +3,7 @@
 import pytest
 
 from evaluation.comparison.bootstrap import Estimate
-from evaluation.comparison.formatting import number, shift_label, with_interval
+from evaluation.comparison.formatting import number, share_in_words, shift_label, with_interval
 
 
 @pytest.mark.parametrize(
@@ -42,3 +42,10 @@ def test_shifts_in_words():
         "1 week",
         "1 month",
     ]
+
+
+@pytest.mark.parametrize(
+    ("part", "said"), [(8_388, "0.84 %"), (95_000, "9.5 %"), (123_456, "12 %"), (999_000, "99.9 %")]
+)
+def test_a_share_is_said_in_per_cent_and_never_by_powers_of_ten(part, said):
+    assert share_in_words(part, 1_000_000) == f"{part:,} of 1,000,000 requests ({said})"
