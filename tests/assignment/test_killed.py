@@ -5,7 +5,11 @@ import json
 import numpy as np
 import pytest
 
+from evaluation.comparison.entries import PolicyFacts
+from evaluation.comparison.metrics import MEAN_WAIT
 from evaluation.jobs.unfinished import NOTHING_KEPT, Unfinished
+from evaluation.problems.assignment.compared_assigners import ComparedAssigner, FixedEdges
+from evaluation.problems.assignment.comparing import _judged
 from evaluation.problems.assignment.kit import ASSIGNMENT_KIT
 from evaluation.problems.configuration import load_config
 from logs_schema import Archive
@@ -14,6 +18,7 @@ from tests.assignment.archives import write_log
 from tests.assignment.test_kit import TOML
 from tests.command import run_silently as run
 from tests.dying import Dying, resumed
+from tests.evaluation.made import made_decisions
 
 
 def first_hosting(costs):
@@ -56,3 +61,16 @@ def test_a_comparison_of_a_refresh_that_is_killed_goes_on_too(tmp_path, monkeypa
     # Where nothing is kept it has a folder of its own
     assert dying.saved.count(first) == dying.saved.count(second) == 2
     assert dying.saved.count(third) == 3
+
+
+def test_what_is_kept_of_several_seeds_is_what_is_judged_without(tmp_path):
+    """A run holds the decisions of all its seeds, by which the judges are held against the truth."""
+    late = [made_decisions(6, wait_s=np.full(6, wait_s)) for wait_s in (10.0, 30.0)]
+    one = ComparedAssigner(PolicyFacts("trained", "trained", ""), late)
+    fixed = FixedEdges(np.zeros(6, int), np.zeros(6, int), None)
+
+    def judged(keep):
+        (run,) = _judged("twin", 0, [one], fixed, lambda decisions: decisions, {}, keep)
+        return run.decisions.num_rows, MEAN_WAIT.compute(run.decisions)
+
+    assert judged(NOTHING_KEPT) == judged(Unfinished(tmp_path / "kept")) == (12, 20.0)

@@ -243,7 +243,9 @@ def _judged(
 
     def run(one: ComparedAssigner) -> Run:
         seeds = tuple(play(player) for player in one.players)
-        return Run(judge, shift_days, one.facts.name, seeds[0], by_seed=seeds if len(seeds) > 1 else ())
+        return Run(
+            judge, shift_days, one.facts.name, concatenate(seeds), by_seed=seeds if len(seeds) > 1 else ()
+        )
 
     runs = []
     for one in assigners:
