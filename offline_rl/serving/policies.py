@@ -84,12 +84,19 @@ class LedgerBooks(Ledger):
         rows = np.array([known.row_of.get(name, -1) for name in table.names], int)
         nothing = np.zeros((len(held), 1))
         nothing[OLDEST] = -np.inf
-        units = table.facts.run_units.copy()
-        units[:, rows >= 0] = known.facts.run_units[:, rows[rows >= 0]]
+        trained, is_known = table.facts.run_units, rows >= 0
+        units, delays = trained.copy(), known.facts.delay_units
+        units[:, is_known] = known.facts.run_units[:, rows[is_known]]
+        if delays is not None:
+            delays = np.where(is_known, delays[rows], 0.0)
         is_available = {node.name: node.available for node in nodes}
         available = np.array([is_available.get(name, False) for name in table.names], bool)
         return policy.decide_on(
-            replace(table, facts=table.facts._replace(run_units=units)),
+            replace(
+                table,
+                facts=table.facts._replace(run_units=units, delay_units=delays),
+                trained_units=trained,
+            ),
             np.concatenate([held, nothing], axis=1)[:, rows],
             available,
             request,
@@ -97,12 +104,12 @@ class LedgerBooks(Ledger):
         )
 
     def _as_it_is(self, request: Request, clock_s: float) -> NodeTable:
-        """The table for requests like one, which what the ledger learns later does not change."""
+        """The table for requests like one, which neither what the ledger learns later nor another question changes."""
         facts = self.table_for(request, clock_s).facts
         units = facts.run_units[self._policy.vocabulary.service_index(request)].copy()
-        return replace(
-            self._table, facts=facts._replace(run_units=np.broadcast_to(units, facts.run_units.shape))
-        )
+        delays = None if facts.delay_units is None else facts.delay_units.copy()
+        own = facts._replace(run_units=np.broadcast_to(units, facts.run_units.shape), delay_units=delays)
+        return replace(self._table, facts=own)
 
 
 @dataclass(frozen=True)

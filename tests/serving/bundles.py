@@ -14,6 +14,7 @@ from offline_rl.questions import drawn_questions, rows_of_answers, write_questio
 from offline_rl.runner.features import NODE_FEATURES
 from offline_rl.runner.network import ExportedPolicy
 from offline_rl.runner.placement_form import PLACEMENT_FORM
+from offline_rl.runner.policy import Policy
 from offline_rl.runner.setting import parse_setting
 from offline_rl.runner.table import request_feature_names, vocabulary_of
 
@@ -71,6 +72,17 @@ def contract_of(
         legality="the node can ever run it",
         setting=setting,
     )
+
+
+def drawn_policy(**setting: object) -> Policy:
+    """A policy of four nodes with drawn weights, on no disk; `setting` over that of `contract_of`."""
+    contract = contract_of(4)
+    contract = replace(contract, setting=contract.setting | setting)
+    rng = np.random.default_rng(0)
+    arrays = {
+        name: rng.normal(size=shape).astype(np.float32) for name, shape in wanted_shapes(contract).items()
+    }
+    return Policy(ExportedPolicy(contract, "", numpy_network(arrays, contract)))
 
 
 def make_bundle(
