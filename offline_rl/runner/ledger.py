@@ -212,7 +212,7 @@ class Ledger:
         return True
 
     def remember(self, older: Ledger) -> None:
-        """Takes over what an older ledger of the same policy has learned of the nodes of both."""
+        """Takes over what an older ledger of the same policy has seen and learned of the nodes of both."""
         mine, theirs = self._table.row_of, older._table.row_of
         both = sorted(mine.keys() & theirs.keys())
         rows = [mine[name] for name in both], [theirs[name] for name in both]
@@ -222,6 +222,8 @@ class Ledger:
             self._cold.remember(older._cold, *rows)
         if self._wakes is not None and older._wakes is not None:
             self._wakes.ended_s[rows[0]] = older._wakes.ended_s[rows[1]]
+        self._recent[:, rows[0]], self._new[:, rows[0]] = older._recent[:, rows[1]], older._new[:, rows[1]]
+        self._decided_s = older._decided_s  # from when on these waits fade
 
     def _learn(self, entry: _Entry, run_s: float) -> None:
         setting = self._policy.setting

@@ -1,10 +1,16 @@
 """Questions of the server's books, which are answered later and in another thread, and books that are opened again."""
 
+from functools import partial
+
 import numpy as np
 import pytest
 
-from offline_rl.runner import Held, Node, Request
-from offline_rl.serving.policies import LedgerBooks
+from offline_rl.runner import Held, Node, Policy, Request
+from offline_rl.runner.features import RECENT_STARTS, RECENT_WAIT
+from offline_rl.serving.cluster import LiveCluster
+from offline_rl.serving.plain import RequestEvent
+from offline_rl.serving.policies import LedgerBooks, ServedPolicy, facts_of
+from offline_rl.serving.queries import PlacementQuery
 from tests.serving.bundles import drawn_policy
 from tests.serving.making import NAMES
 
@@ -12,6 +18,21 @@ NODES = tuple(map(Node, NAMES))
 RESIZE, DETECT = Request(service="resize"), Request(service="detect")
 ONE_AT_A_TIME = [[0] * 4, [1] * 4, [1] * 4]
 """[services][nodes] of `concurrency`."""
+
+
+def _served(policy: Policy) -> ServedPolicy:
+    return ServedPolicy(
+        "drawn", facts_of(policy), partial(LedgerBooks, policy), True, expected_run_s=policy.expected_run_s
+    )
+
+
+def _query(identity: str, request: Request = RESIZE) -> PlacementQuery:
+    return PlacementQuery(identity, 0.0, request, NAMES)
+
+
+def _place(cluster: LiveCluster, identity: str, node: str, now_s: float, request: Request = RESIZE) -> None:
+    query = _query(identity, request)
+    cluster.place(cluster.placement(query, cluster.view(query), node, now_s))
 
 
 @pytest.fixture
@@ -37,3 +58,19 @@ def test_nodes_that_a_question_describes_are_waited_for_as_those_of_the_books(bu
     assert told.num_out_of_range == expected.num_out_of_range
     turned = busy.question(RESIZE, 1.0, NODES[::-1])()
     np.testing.assert_allclose(turned.scores[::-1], expected.scores, rtol=1e-5)
+
+
+def test_waits_that_were_seen_fade_on_when_books_are_opened_again():
+    cluster = LiveCluster(_served(drawn_policy()))
+    cluster.question(_query("first"), 0.0)
+    _place(cluster, "a", "node-1", 0.0)
+    cluster.report(RequestEvent("a", 60.0, None, None))
+    now = cluster._open(100.0).load(100.0)
+    assert now[RECENT_STARTS].tolist() == [0.0, 1.0, 0.0, 0.0]
+    _place(cluster, "b", "node-2", 100.0)
+    cluster.report(RequestEvent("b", 110.0, None, None))
+    cluster.stock([*NODES[:3], Node("new", cpu_cores=4.0)])
+    then = cluster._open(400.0).load(400.0)
+    fading = np.exp(-1.0)  # memory_s of the setting
+    assert then[RECENT_STARTS].tolist() == pytest.approx([0.0, fading, 1.0, 0.0, 0.0])
+    assert then[RECENT_WAIT].tolist() == pytest.approx([0.0, 60.0 * fading, 10.0, 0.0, 0.0])
