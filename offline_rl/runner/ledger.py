@@ -176,6 +176,24 @@ class Ledger:
             self._new[:, entry.row] += at_s - entry.arrival_s, 1.0
         return True
 
+    def correct_start(self, request_id: Any, at_s: float, *, waited: bool) -> bool:
+        """A request that was taken to run began at another time; False where it is not in flight, or waits.
+
+        Args:
+            request_id: As it was placed.
+            at_s: When it began.
+            waited: Whether its wait until then counts as seen.
+        """
+        entry = self._entries.get(request_id)
+        if entry is None or entry.start_s is None:
+            return False
+        entry.start_s = at_s
+        if entry.row >= 0:
+            self._remove_running(entry)
+            self._add_running(entry)
+            self._new[:, entry.row] += (at_s - entry.arrival_s, 1.0) if waited else 0.0
+        return True
+
     def finish(
         self,
         request_id: Any,

@@ -132,15 +132,7 @@ class LiveCluster:
             for position, name in enumerate(names):
                 if name in own:
                     cores[position] = cores_of(own[name])
-        return CandidateView(
-            names=names,
-            cores=cores,
-            committed=committed,
-            num_held=num_held,
-            failed=failed,
-            unresolvable=unresolvable,
-            feasible=feasible,
-        )
+        return CandidateView(names, cores, committed, num_held, failed, unresolvable, feasible)
 
     def question(self, query: PlacementQuery, now_s: float) -> Question:
         """The question for the policy: everything as it is now, so that it may be answered later and elsewhere."""
@@ -219,29 +211,43 @@ class LiveCluster:
             self._note_departure(was_reported=True)
         self._note_departure(was_reported=True)
         time_s = max(event.time_s, placement.decided_s)
-        ran = event.status not in ("dropped", "rejected")
-        is_start = event.status is None and placement.start_s is None
-        started_s = time_s if is_start else placement.start_s  # a finish says nothing of when it began
+        node, is_first = event.node or placement.node, placement.start_s is None
         here = event.status != "rejected" and self._is_same(event.node, placement.node)
-        has_run = here and ran and event.status is not None
+        if event.status is not None:
+            return self._ended(placement, event, time_s, here=here)
+        if is_first and overdue is None and node == placement.node:
+            return self._started(placement, time_s)
+        self._forget(event.request_id, refused=not here)
+        moved = replace(placement, node=node, start_s=time_s if is_first else placement.start_s)
+        moved = moved if here else self._with_startup(moved)
+        # while starts are not heard the books assume one, and no wait: the reported one goes in its place
+        self._hold(moved, None if is_first and self.hears_events else moved.start_s)
+        if is_first:
+            self._open(time_s).start(event.request_id, time_s)
+            self._expect_end_of_run(moved, time_s)
+        return moved
+
+    def _ended(
+        self, placement: PlacedRequest, event: RequestEvent, time_s: float, *, here: bool
+    ) -> PlacedRequest:
+        """A request has left; its placement with the end. An end says nothing of when it began, nor of its wait."""
         # a start that was only assumed hides the wait, and an end before it the run
-        has_run &= placement.start_s is not None and event.time_s >= placement.start_s
+        has_run = here and placement.start_s is not None and event.time_s >= placement.start_s
+        has_run &= event.status not in ("dropped", "rejected")
         failed = event.status in ("failed", "killed")
         self._forget(event.request_id, time_s if has_run else None, refused=not here, failed=failed)
-        finish_s = max(time_s, started_s or 0.0) if event.status not in (None, "rejected") else None
-        node = event.node or placement.node
-        moved = replace(placement, node=node, start_s=started_s, finish_s=finish_s)
-        moved = moved if here else self._with_startup(moved)
-        if ran and placement.start_s is None:
-            # while starts are not heard the books assume one, and no wait: the reported one goes in its place
-            self._hold(moved, None if self.hears_events else started_s)
-            self._open(time_s).start(event.request_id, time_s)
-            self._expect_end(time_s + max(LOST_S, 10.0 * self.expected_run_s(placement.query)), moved)
-        elif event.status is None:
-            self._hold(moved, started_s)
-        if event.status is not None:
-            self._forget(event.request_id)
-        return moved
+        finish_s = None if event.status == "rejected" else max(time_s, placement.start_s or 0.0)
+        return replace(placement, node=event.node or placement.node, finish_s=finish_s)
+
+    def _started(self, placement: PlacedRequest, time_s: float) -> PlacedRequest:
+        """A request began to run where it is held; its placement with the start. In the books it stays the same one."""
+        identity, before = placement.query.request_id, self._books
+        started = self.placements[identity] = replace(placement, start_s=time_s)
+        books = self._open(time_s)  # those that are opened anew know of the start
+        if books is before and not books.start(identity, time_s):  # they had assumed one
+            books.correct_start(identity, time_s, waited=self.hears_events)
+        self._expect_end_of_run(started, time_s)
+        return started
 
     def expire(self, now_s: float) -> int:
         """Takes requests without reports out of the load when their time is over; returns how many."""
@@ -360,6 +366,10 @@ class LiveCluster:
         self.tallies.remove(placement.node, placement.query.request.cpu_cores)
         if self._books is not None:
             self._books.finish(identity, ran_until_s, refused=refused, failed=failed)
+
+    def _expect_end_of_run(self, placement: PlacedRequest, began_s: float) -> None:
+        stays_s = max(LOST_S, 10.0 * self.expected_run_s(placement.query))
+        self._expect_end(began_s + stays_s, placement)
 
     def _expect_end(self, end_s: float, placement: PlacedRequest) -> None:
         """Remembers when a request is to be forgotten if no more is reported about it."""

@@ -74,3 +74,47 @@ def test_waits_that_were_seen_fade_on_when_books_are_opened_again():
     fading = np.exp(-1.0)  # memory_s of the setting
     assert then[RECENT_STARTS].tolist() == pytest.approx([0.0, fading, 1.0, 0.0, 0.0])
     assert then[RECENT_WAIT].tolist() == pytest.approx([0.0, 60.0 * fading, 10.0, 0.0, 0.0])
+
+
+COLD = {"memory_s": 100.0, "startup_s": [0.0, 0.0, 20.0]}
+MOVING = {"scatter": 0.1, "offset": 0.0, "node_variance": 0.1, "node_memory_s": 1e6}
+MOVING |= {"drift_per_day": 0.0, "aged_per_day": 0.0}
+
+
+@pytest.mark.parametrize("hears", [True, False])
+def test_a_reported_start_leaves_the_books_as_those_that_were_told_at_once(hears):
+    """Of a run of which nobody knows whether it began cold nothing is learned, also where its start was reported."""
+    policy = drawn_policy(
+        cold_starts=COLD, run_dynamics=MOVING, wakes={"after_s": [5.0] * 4, "wake_s": [9.0] * 4}
+    )
+    cluster, books = LiveCluster(_served(policy)), LedgerBooks(policy, NODES, 0.0)
+    cluster._reported, cluster._num_left = float(hears), 1000
+    cluster.question(_query("q", DETECT), 0.0)
+    books.question(DETECT, 0.0)
+    _place(cluster, "a", "node-1", 1.0, DETECT)
+    cluster.report(RequestEvent("a", 2.0, None, None))
+    held = Held(1.0, None if hears else 2.0, policy.expected_run_s(DETECT), "detect")
+    books.hold("a", "node-1", held)
+    books.start("a", 2.0)
+    for clock_s in (3.0, 4.0):
+        np.testing.assert_array_equal(
+            cluster.question(_query("q", DETECT), clock_s)().scores, books.question(DETECT, clock_s)().scores
+        )
+    cluster.report(RequestEvent("a", 42.0, None, "completed"))
+    books.finish("a", 42.0)
+    found, expected = cluster.question(_query("q", DETECT), 60.0)(), books.question(DETECT, 60.0)()
+    np.testing.assert_array_equal(found.scores, expected.scores)
+
+
+def test_where_ends_alone_are_reported_runs_are_no_waits():
+    cluster = LiveCluster(_served(drawn_policy()))
+    cluster.question(_query("first"), 0.0)
+    for number, node in enumerate(("node-1", "node-1", "node-2")):
+        _place(cluster, f"r{number}", "node-1", 10.0 * number)
+        cluster.report(RequestEvent(f"r{number}", 10.0 * number + 9.0, node, "completed"))
+    assert cluster.hears_events
+    load = cluster._open(30.0).load(30.0)
+    assert not load[RECENT_WAIT].any()
+    assert not load[RECENT_STARTS].any()
+    assert cluster.placements == {}
+    assert cluster._books._entries == {}
