@@ -179,9 +179,11 @@ class LiveCluster:
 
     def weigh(self, placement: PlacedRequest, propensity: float | None) -> PlacedRequest:
         """Adds the propensity of a decision, which may become known later than the decision."""
+        identity = placement.query.request_id
+        known = self.placements.get(identity)
+        if known is not None and known.query is placement.query:  # it may have begun since
+            self.placements[identity] = replace(known, propensity=propensity)
         weighed = replace(placement, propensity=propensity)
-        if self.placements.get(placement.query.request_id) is placement:
-            self.placements[placement.query.request_id] = weighed
         self._overdue.weigh(placement, weighed)
         return weighed
 

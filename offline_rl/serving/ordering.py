@@ -29,12 +29,12 @@ import numpy as np
 from offline_rl.errors import PolicyInputError
 from offline_rl.runner.queue import QueuePolicy
 from offline_rl.runner.queue_descriptions import RunningJob, UserPast, WaitingJob
+from offline_rl.serving.answers import BUSY, POLICY, RAISED, SLOW
 from offline_rl.serving.config import ServiceConfig
 from offline_rl.serving.errors import QueryError
 from offline_rl.serving.metrics import Metrics
 from offline_rl.serving.notices import Notices
 from offline_rl.serving.queries import instant_of, list_of, number_of, object_of, text_of
-from offline_rl.serving.service import BUSY, POLICY, RAISED, SLOW
 from offline_rl.serving.worker import Worker
 
 RULE = "rule"

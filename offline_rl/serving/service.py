@@ -7,14 +7,30 @@ deadline. When it is too slow, raises, or can name no candidate, the fallback an
 import asyncio
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
-from typing import NamedTuple
 
 import numpy as np
 
 from offline_rl.runner import Decision, Node
 from offline_rl.runner.watch import KINDS
+from offline_rl.serving.answers import (
+    BUSY,
+    EXPLORE,
+    FALLBACK,
+    NOTHING,
+    ONLY,
+    OVERLOAD,
+    POLICY,
+    RAISED,
+    SLOW,
+    UNABLE,
+    Answer,
+    OpenQuestion,
+    Reply,
+    ReportedEvents,
+    answer_of,
+)
 from offline_rl.serving.choosing import (
     NO_NODE,
     Choice,
@@ -23,7 +39,6 @@ from offline_rl.serving.choosing import (
     propensity,
     rule_choice,
     share_of,
-    ten_point_scores,
 )
 from offline_rl.serving.cluster import CandidateView, LiveCluster, by_name
 from offline_rl.serving.config import ServiceConfig
@@ -37,61 +52,14 @@ from offline_rl.serving.metrics import Metrics
 from offline_rl.serving.notices import Notices
 from offline_rl.serving.placed import PlacedRequest
 from offline_rl.serving.plain import RequestEvent
-from offline_rl.serving.policies import PolicySlot, Question
+from offline_rl.serving.policies import PolicySlot, ServedPolicy
 from offline_rl.serving.queries import PlacementQuery
 from offline_rl.serving.rows import RUNNING, UNKNOWN, WAITING, decision_row, request_row
 
-POLICY, FALLBACK, EXPLORE, ONLY = "policy", "fallback", "explore", "only"
-SLOW, BUSY, RAISED, UNABLE, NOTHING = "deadline", "busy", "error", "no_known_node", "nothing_feasible"
-OVERLOAD = "overload"
 MAX_COMPARISONS = 64
 """Comparisons with the policy that may be under way after the answer; beyond that they are left out."""
 COMPARISON_S = 1.0
 """How long a comparison may take: no answer waits for it."""
-
-
-@dataclass(frozen=True, slots=True)
-class Answer:
-    """What is answered.
-
-    Attributes:
-        node: The named node; None where no candidate is feasible.
-        scores: 0 to 10 of every candidate.
-        arm: Which of policy, fallback and exploration answered.
-        reason: Why the fallback answered in the policy's place; empty if it did not.
-        view: The candidates as they were.
-        decision: What the policy decided; None where it had not decided before the answer.
-    """
-
-    node: str | None
-    scores: list[int]
-    arm: str
-    reason: str
-    view: CandidateView
-    decision: Decision | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class Reply:
-    """The policy's reply; `choice` is None where it did not answer, and `reason` is the cause."""
-
-    choice: Choice | None = None
-    decision: Decision | None = None
-    reason: str = ""
-    took_s: float | None = None
-
-
-class ReportedEvents(NamedTuple):
-    """What came of the events of a call.
-
-    Attributes:
-        known, unknown: How many were about requests that the server holds, and about others.
-        refused: Index -> why the event cannot be.
-    """
-
-    known: int
-    unknown: int
-    refused: dict[int, str]
 
 
 class Service:
@@ -120,6 +88,8 @@ class Service:
         self._rng, self._fallback = np.random.default_rng(config.seed), fallback_named(config.fallback)
         self._positions: tuple[tuple[str, ...], dict[str, int], Remembered] = ((), {}, Remembered())
         self._comparisons: set[asyncio.Task] = set()
+        # What became of requests whose comparison is under way, by id(query): it is logged after their decision
+        self._held_back: dict[int, list[tuple[PlacedRequest, str]]] = {}
         self._errors, self._alarms = Notices(), Notices()  # however many errors there are, alarms are said
         self._alarmed: frozenset[str] = frozenset()
         for kind in KINDS:
@@ -164,21 +134,22 @@ class Service:
         if self.loop_lag.lag_s > self.config.deadline_s:
             return self._decide_by_fallback(query, fallback, view, now_s)
         fallback = self._by_rule(query, view, now_s) or fallback
-        question = self.cluster.question(query, now_s)
+        asked = OpenQuestion(query, view, now_s, self._policy, self.cluster.question(query, now_s), fallback)
         if self._rng.random() < self.config.explore:
             named = int(self._rng.choice(np.flatnonzero(view.feasible)))
-            answer = _answer(EXPLORE, fallback, named, "", view)
+            answer = answer_of(EXPLORE, fallback, named, "", view)
         elif share_of(query.request_id) >= self.config.share:
-            answer = _answer(FALLBACK, fallback, fallback.best, "", view)
+            answer = answer_of(FALLBACK, fallback, fallback.best, "", view)
         else:
-            return await self._decide_by_policy(query, question, fallback, view, now_s, deadline_s)
+            return await self._decide_by_policy(asked, deadline_s)
         placement = self._place(query, answer, now_s)
         if len(self._comparisons) < MAX_COMPARISONS:
-            task = asyncio.create_task(self._compare(placement, answer, question, fallback))
+            self._held_back[id(placement.query)] = []
+            task = asyncio.create_task(self._compare(asked, placement, answer))
             self._comparisons.add(task)
             task.add_done_callback(self._comparisons.discard)
         else:
-            self._record_reply(placement, answer, Reply(reason=BUSY), fallback)
+            self._record_reply(asked, placement, answer, Reply(reason=BUSY))
         return answer
 
     def stock(self, nodes: list[Node]) -> bool:
@@ -210,7 +181,7 @@ class Service:
                 self.metrics.unknown_events.inc()
             else:
                 known += 1
-                self.log.request(request_row(placement, event.status or RUNNING, self._policy.site))
+                self._log_outcome(placement, event.status or RUNNING)
         return ReportedEvents(known, len(events) - known - len(refused), refused)
 
     def expire(self) -> float:
@@ -229,7 +200,9 @@ class Service:
             return None
         try:
             decision = self.cluster.rule_question(query, now_s)()
-            choice = rule_choice(decision, self._position(decision, view.names), view, self._rng)
+            choice = rule_choice(
+                decision, self._position(self._policy, decision, view.names), view, self._rng
+            )
         except Exception as error:  # what stands in must not end the show
             self._say_error("the rule failed, a heuristic answers", error)
             return None
@@ -241,7 +214,7 @@ class Service:
         """The fallback's answer where the server is behind: the policy does not run, and the answer is late already."""
         is_policys = share_of(query.request_id) < self.config.share
         self.metrics.fallbacks.labels(OVERLOAD).inc(is_policys)
-        answer = _answer(FALLBACK, fallback, fallback.best, OVERLOAD, view)
+        answer = answer_of(FALLBACK, fallback, fallback.best, OVERLOAD, view)
         placement = self._place(query, answer, now_s)
         weight = propensity(
             view.names.index(placement.offered),
@@ -254,39 +227,42 @@ class Service:
         self._record(placement, answer, weight, fallback_node=answer.node)
         return answer
 
-    async def _decide_by_policy(
-        self,
-        query: PlacementQuery,
-        question: Question,
-        fallback: Choice,
-        view: CandidateView,
-        now_s: float,
-        deadline_s: float,
-    ) -> Answer:
-        reply = await self._reply(question, view, deadline_s)
+    async def _decide_by_policy(self, asked: OpenQuestion, deadline_s: float) -> Answer:
+        reply = await self._reply(asked, deadline_s)
         if reply.choice is None:
             self.metrics.fallbacks.labels(reply.reason).inc()
-            answer = _answer(FALLBACK, fallback, fallback.best, reply.reason, view)
+            answer = answer_of(FALLBACK, asked.fallback, asked.fallback.best, reply.reason, asked.view)
         else:
-            answer = _answer(POLICY, reply.choice, reply.choice.best, "", view)
+            answer = answer_of(POLICY, reply.choice, reply.choice.best, "", asked.view)
         answer = replace(answer, decision=reply.decision)
-        self._record_reply(self._place(query, answer, now_s), answer, reply, fallback)
+        self._record_reply(asked, self._place(asked.query, answer, asked.asked_s), answer, reply)
         return answer
 
-    async def _compare(
-        self, placement: PlacedRequest, answer: Answer, question: Question, fallback: Choice
-    ) -> None:
-        """Runs the policy after the answer was given, and records what it would have done."""
-        reply = await self._reply(question, answer.view, time.monotonic() + COMPARISON_S)
-        self._record_reply(placement, answer, reply, fallback)
+    async def _compare(self, asked: OpenQuestion, placement: PlacedRequest, answer: Answer) -> None:
+        """Runs the policy after the answer was given, and records what it would have done, then what came since."""
+        recorded = placement
+        try:
+            reply = await self._reply(asked, time.monotonic() + COMPARISON_S)
+            recorded = self._record_reply(asked, placement, answer, reply)
+        finally:
+            for later, status in self._held_back.pop(id(placement.query), ()):
+                self._log_outcome(replace(later, propensity=recorded.propensity), status)
 
-    async def _reply(self, question: Question, view: CandidateView, deadline_s: float) -> Reply:
+    def _log_outcome(self, placement: PlacedRequest, status: str) -> None:
+        """Logs what became of a request, after its decision: else the earlier row would replace the later one."""
+        held_back = self._held_back.get(id(placement.query))
+        if held_back is None:
+            self.log.request(request_row(placement, status, self._policy.site))
+        else:
+            held_back.append((placement, status))
+
+    async def _reply(self, asked: OpenQuestion, deadline_s: float) -> Reply:
         """The policy's reply, if it comes in time."""
         begun_s, worker = time.monotonic(), self.slot.worker
         if worker.stalled(self.config.deadline_s):
             return Reply(reason=BUSY)
         try:
-            decision = await worker.run(question, deadline_s - begun_s)
+            decision = await worker.run(asked.question, deadline_s - begun_s)
         except TimeoutError:
             return Reply(reason=SLOW)
         except Exception as error:  # whatever the policy's libraries raise: the show goes on
@@ -296,21 +272,22 @@ class Service:
         self.metrics.decision_s.observe(took_s)
         self.metrics.unknown_labels.inc(decision.num_unknown)
         self.metrics.out_of_distribution.inc(decision.num_out_of_range > 0)
-        self._policy.watch.decided(decision.unlike)
-        self._say_alarms(frozenset(self._policy.watch.alarms()))
-        position = self._position(decision, view.names)
+        asked.policy.watch.decided(decision.unlike)
+        if asked.policy is self._policy:
+            self._say_alarms(frozenset(self._policy.watch.alarms()))
+        position = self._position(asked.policy, decision, asked.view.names)
         self.metrics.unknown_nodes.inc(int((position < 0).sum()))
-        choice = policy_choice(decision, position, view)
+        choice = policy_choice(decision, position, asked.view)
         if choice.best == NO_NODE:
             return Reply(None, decision, UNABLE, took_s)
         return Reply(choice, decision, "", took_s)
 
-    def _position(self, decision: Decision, names: tuple[str, ...]) -> np.ndarray:
-        """[n] where each candidate stands among the nodes of the decision; -1 for strangers."""
+    def _position(self, policy: ServedPolicy, decision: Decision, names: tuple[str, ...]) -> np.ndarray:
+        """[n] where each candidate stands among the nodes of a policy's decision; -1 for strangers."""
         nodes, place, known = self._positions
         if nodes is not decision.nodes:
             place, known = by_name(decision), Remembered()
-            machines = self._policy.node_of_machine
+            machines = policy.node_of_machine
             place |= {
                 name: place[node] for name, node in machines.items() if name not in place and node in place
             }
@@ -336,9 +313,11 @@ class Service:
         self.metrics.forgotten.labels("candidates").inc(num_stripped)
         return placement
 
-    def _record_reply(self, placement: PlacedRequest, answer: Answer, reply: Reply, fallback: Choice) -> None:
-        """Writes a decision down, with what the policy and the fallback would have named."""
-        names, choice = answer.view.names, reply.choice
+    def _record_reply(
+        self, asked: OpenQuestion, placement: PlacedRequest, answer: Answer, reply: Reply
+    ) -> PlacedRequest:
+        """Writes a decision down, with what the policy and the fallback would have named; it, with its propensity."""
+        names, choice, fallback = answer.view.names, reply.choice, asked.fallback
         if choice is not None and fallback.best != NO_NODE:
             self.metrics.compared.inc()
             self.metrics.disagreements.inc(choice.best != fallback.best)
@@ -350,11 +329,12 @@ class Service:
             explore=self.config.explore,
             num_feasible=len(placement.query.names),
         )
-        self._record(
+        return self._record(
             placement,
             answer,
             weight,
             reply,
+            asked.policy,
             policy_node=None if choice is None else names[choice.best],
             fallback_node=None if fallback.best == NO_NODE else names[fallback.best],
         )
@@ -365,21 +345,24 @@ class Service:
         answer: Answer,
         weight: float | None,
         reply: Reply | None = None,
+        policy: ServedPolicy | None = None,
         **nodes: str | None,
-    ) -> None:
-        placement = self.cluster.weigh(placement, weight)
+    ) -> PlacedRequest:
+        """Writes a decision down, by the policy in use where none is given; it, with its propensity."""
+        placement, policy = self.cluster.weigh(placement, weight), policy or self._policy
         status = WAITING if self.cluster.hears_events else UNKNOWN
-        self.log.request(request_row(placement, status, self._policy.site))
+        self.log.request(request_row(placement, status, policy.site))
         reply = reply or Reply()
         decision = reply.decision
         self.log.decision(
             decision_row(
                 placement, arm=answer.arm, reason=answer.reason or reply.reason or None,
-                num_candidates=len(answer.view.names), took_s=reply.took_s, bundle=self._policy.content_hash,
+                num_candidates=len(answer.view.names), took_s=reply.took_s, bundle=policy.content_hash,
                 num_unknown_labels=None if decision is None else decision.num_unknown,
                 num_out_of_range=None if decision is None else decision.num_out_of_range, **nodes,
             )
         )  # fmt: skip
+        return placement
 
     def _alarm_level(self, kind: str) -> float:
         return self._policy.watch.levels()[kind]
@@ -394,7 +377,3 @@ class Service:
         for sentence in sorted(sentences - self._alarmed):
             self._alarms.write(sentence, f"alarm: {sentence}")
         self._alarmed = sentences
-
-
-def _answer(arm: str, choice: Choice, named: int, reason: str, view: CandidateView) -> Answer:
-    return Answer(view.names[named], ten_point_scores(choice, named), arm, reason, view)
