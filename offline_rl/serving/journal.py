@@ -5,7 +5,7 @@
 
 Where a process died, the next process that opens the folder cuts the torn last line off and closes the file. A write
 that fails half-way (a full disk) is taken back. A file that is deleted while it is open is noticed at the next write,
-and written again with all its rows; one that was moved away is left where it is, and another is begun.
+and written again with all its rows; one that was moved away, or cut off, is left as it is, and another is begun.
 
 The format is that of `schedtwin import native`; the last column must be one whose
 cut-off value the import refuses, so that even a torn line, read before it is mended, is never a wrong row.
@@ -99,7 +99,7 @@ class Journal:
             os.close(descriptor)
 
     def _current(self) -> int:
-        """The open file, in its place; a new one with all its rows if it was deleted."""
+        """The open file, in its place; a new one if it is gone, with all its rows if it was deleted."""
         if self._descriptor is None:
             return self._open()
         if not self._is_gone():
@@ -128,8 +128,10 @@ class Journal:
         self._descriptor, self._path, self._size, self._opened_s = state
 
     def _is_gone(self) -> bool:
-        """Whether the open file was deleted or moved."""
-        return self._descriptor is not None and not _is_at(self._descriptor, self._path)
+        """Whether the open file was deleted or moved, or cut off: it may have lost its header."""
+        return self._descriptor is not None and not (
+            _is_at(self._descriptor, self._path) and os.fstat(self._descriptor).st_size >= self._size
+        )
 
     def _make_folder(self) -> None:
         self.folder.mkdir(FOLDER_MODE, parents=True, exist_ok=True)
