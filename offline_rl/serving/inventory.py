@@ -151,9 +151,15 @@ class Inventory:
 
 
 def merged(known: Node, stated: Node) -> Node:
-    """What is known of a node, and over it what is stated of it; what is not stated stays."""
+    """What is known of a node, and over it what is stated of it; what is not stated stays. A node of one machine is as
+    large as its machine, also where it has grown since training."""
     facts = ("site", "is_cloud", *RESOURCES, *_MACHINE)
     changes = {name: value for name in facts if (value := getattr(stated, name)) is not None}
+    for name, machine in zip(RESOURCES, _MACHINE, strict=True):
+        largest = getattr(known, machine)
+        if name in changes and machine not in changes and largest is not None:
+            is_one = largest == getattr(known, name)
+            changes[machine] = changes[name] if is_one else min(largest, changes[name])
     return replace(known, available=stated.available, **changes)
 
 

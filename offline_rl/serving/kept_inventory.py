@@ -12,7 +12,6 @@ import orjson
 
 from logs_schema.errors import SchedtwinError
 from offline_rl.runner import Node
-from offline_rl.serving.bodies import json_of
 from offline_rl.serving.errors import ServingError
 from offline_rl.serving.notices import Notices
 from offline_rl.serving.plain import NODE_KEYS, inventory_of_json
@@ -40,9 +39,11 @@ class KeptInventory:
         if self._path is None or not self._path.exists():
             return []
         try:
-            nodes = inventory_of_json(json_of(self._path.read_bytes()))
+            nodes = inventory_of_json(
+                orjson.loads(self._path.read_bytes())
+            )  # may be larger than what was posted
             written_s = self._path.stat().st_mtime
-        except (SchedtwinError, OSError) as error:
+        except (SchedtwinError, OSError, orjson.JSONDecodeError) as error:
             raise ServingError(
                 "the kept inventory cannot be read",
                 where=f"{self._path}: {error}",

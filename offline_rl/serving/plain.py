@@ -32,6 +32,7 @@ from offline_rl.runner import Node, Request
 from offline_rl.serving.errors import QueryError
 from offline_rl.serving.inventory import MAX_NODES
 from offline_rl.serving.kubernetes import machine_of
+from offline_rl.serving.quantities import MOST
 from offline_rl.serving.queries import (
     PlacementQuery,
     instant_of,
@@ -207,7 +208,9 @@ def _machine(name: str, content: dict[str, Any], where: str) -> Node:
     for flag in NODE_FLAGS:
         if flag in content and not isinstance(content[flag], bool | None):
             raise QueryError("true or false is needed here", where=f"{where}.{flag}")
-    amounts = {key: number_of(content[key], f"{where}.{key}") for key in NODE_AMOUNTS if key in content}
+    amounts = {
+        key: number_of(content[key], f"{where}.{key}", upper=MOST) for key in NODE_AMOUNTS if key in content
+    }
     return Node(
         name=name,
         available=content.get("available") is not False,

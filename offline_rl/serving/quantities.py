@@ -1,11 +1,12 @@
 """Kubernetes resource quantities: `500m`, `2`, `1.5`, `64Mi`, `1e3`, `2G`."""
 
-import math
 import re
 
 from offline_rl.serving.errors import QueryError
 
 GIB = 1024.0**3
+MOST = 2.0**63
+"""Kubernetes knows no larger amount."""
 
 _SCALE = {
     "n": 1e-9, "u": 1e-6, "m": 1e-3, "": 1.0, "k": 1e3, "M": 1e6, "G": 1e9, "T": 1e12, "P": 1e15, "E": 1e18,
@@ -23,7 +24,7 @@ def amount_of(quantity: object) -> float:
         quantity: Text or a number, as in `resources.requests` and `status.allocatable`.
 
     Returns:
-        The amount in the resource's own unit (cores, bytes), finite and at least 0.
+        The amount in the resource's own unit (cores, bytes), from 0 to `MOST`.
 
     Raises:
         QueryError: It is no quantity, negative, or too large.
@@ -35,7 +36,7 @@ def amount_of(quantity: object) -> float:
         raise _not_a_quantity(quantity)
     number, exponent, suffix = match.groups()
     amount = float(number + (exponent or "")) * _SCALE[suffix or ""]
-    if not math.isfinite(amount) or amount < 0.0:
+    if not 0.0 <= amount <= MOST:
         raise _not_a_quantity(quantity)
     return amount
 

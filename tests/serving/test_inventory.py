@@ -2,14 +2,19 @@
 
 from dataclasses import replace
 
+import orjson
 import pytest
 
-from offline_rl.runner import Node
+from offline_rl.runner import Node, Request
 from offline_rl.serving.app import App
+from offline_rl.serving.bodies import json_of
 from offline_rl.serving.config import ServerConfig
-from offline_rl.serving.errors import ServingError
+from offline_rl.serving.errors import QueryError, ServingError
 from offline_rl.serving.inventory import Inventory
 from offline_rl.serving.kept_inventory import KeptInventory
+from offline_rl.serving.plain import inventory_of_json
+from offline_rl.serving.quantities import MOST, amount_of
+from offline_rl.serving.queries import PlacementQuery
 from offline_rl.serving.server import kept_at
 from offline_rl.serving.service import Service
 from tests.serving.making import NAMES, asked, made_service, node_object
@@ -82,3 +87,39 @@ def test_it_is_kept_beside_the_log_or_where_it_is_asked_for(tmp_path):
     assert kept_at(replace(config, inventory=tmp_path / "kept.json")) == tmp_path / "kept.json"
     with pytest.raises(ServingError, match="no inventory can be kept there"):
         kept_at(replace(config, inventory=tmp_path / "no" / "kept.json"))
+
+
+def test_a_node_of_one_machine_is_as_large_as_the_inventory_says_and_a_class_keeps_its_machines():
+    inventory = Inventory()
+    inventory.train(
+        [
+            Node("one", cpu_cores=8.0, machine_cpu_cores=8.0),
+            Node("class", cpu_cores=80.0, machine_cpu_cores=8.0),
+        ]
+    )
+    inventory.state([Node("one", cpu_cores=16.0), Node("class", cpu_cores=160.0)])
+    large = PlacementQuery("r", 0.0, Request(cpu_cores=12.0), ("one", "class"))
+    assert inventory.verdicts(large, {}) == ({}, {"class": "asks for 12 cpu_cores, the node has 8"})
+    told = replace(large, machines={"one": Node("one", cpu_cores=10.0)})
+    assert "one" in inventory.verdicts(told, inventory.own(told))[1]
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        {"items": [node_object("huge", cpu="1e16")]},
+        {"nodes": [f"{number:05d}{'x' * 405}" for number in range(20_000)]},  # kept it takes more than 8 MiB
+    ],
+)
+def test_every_inventory_that_is_taken_can_be_read_again(tmp_path, content):
+    kept = KeptInventory(tmp_path / "inventory.json")
+    nodes = inventory_of_json(json_of(orjson.dumps(content)))
+    assert kept.write(nodes)
+    assert kept.read() == nodes
+
+
+def test_no_amount_is_larger_than_kubernetes_knows():
+    assert amount_of("8Ei") == MOST
+    for quantity in ("9Ei", "1e308", "1e999"):
+        with pytest.raises(QueryError, match="no quantity"):
+            amount_of(quantity)
