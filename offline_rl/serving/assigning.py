@@ -175,7 +175,7 @@ def _coefficients(value: Any, where: str) -> list[float]:
 
 def _matrix(value: Any, size: int, where: str) -> np.ndarray:
     if value is None:
-        return np.zeros((size, size))
+        return np.broadcast_to(0.0, (size, size))  # of many edges the table itself would not fit
     rows = [list_of(row, f"{where}[{index}]") for index, row in enumerate(list_of(value, where))]
     if [len(row) for row in rows] != [size] * size:
         raise QueryError(

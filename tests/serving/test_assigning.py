@@ -17,7 +17,7 @@ from offline_rl.assignment.known_edges import KnownEdge, KnownEdges
 from offline_rl.assignment.priced import priced_params
 from offline_rl.bundle import ARRAYS
 from offline_rl.serving.app import App
-from offline_rl.serving.assigning import assign
+from offline_rl.serving.assigning import _matrix, assign
 from offline_rl.serving.config import ServerConfig, ServiceConfig
 from offline_rl.serving.errors import QueryError, ServingError
 from offline_rl.serving.policies import load_policy
@@ -142,6 +142,11 @@ def test_too_many_pairs_are_refused():
     many = [{"request_id": str(number)} for number in range(2000)]
     with pytest.raises(QueryError, match="too many"):
         assign({"edges": [{"name": str(number)} for number in range(1001)], "requests": many})
+
+
+def test_ways_that_are_not_told_take_no_table():
+    ways = _matrix(None, 1_000_000, "latency_s")  # as many numbers would be 8 TB
+    assert (ways.shape, ways[3, 5]) == ((1_000_000, 1_000_000), 0.0)
 
 
 def test_one_question_at_a_time(app):
