@@ -16,8 +16,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from logs_schema.errors import ProductError
+from logs_schema.errors import ProductError, first
 from offline_rl.contract import FeatureFacts
+from offline_rl.errors import PolicyInputError
 from offline_rl.numpy_networks import MASKED_LOGIT
 from offline_rl.runner import features, reading, table
 from offline_rl.runner.descriptions import (
@@ -124,7 +125,8 @@ class Policy:
             The decision; its `node` is None where no node may take the request.
 
         Raises:
-            PolicyInputError: A description is not one, or holds impossible numbers.
+            PolicyInputError: A description is not one, or holds impossible numbers, or larger ones than can be decided
+                by.
         """
         return self._asked(self.decide_on, nodes, request, clock_s)
 
@@ -257,7 +259,10 @@ class Policy:
         chosen = None
         if np.count_nonzero(seen.legal):
             scores = self.exported.network(seen.choices[None], seen.context[None], seen.legal[None])[0]
-            chosen = known.names[int(scores.argmax())]
+            best = int(scores.argmax())  # of a NaN, if there is one
+            if not math.isfinite(scores[best]):
+                raise self._too_large(known, seen)
+            chosen = known.names[best]
         else:
             scores = np.full(len(known.names), MASKED_LOGIT, np.float32)
         num_of_request = self._of_request.count(seen.context, None)
@@ -269,6 +274,18 @@ class Policy:
         num_unknown = len(table.unknown_labels(request, self.vocabulary))
         unlike = num_of_request + num_unknown > 0
         return Decision(chosen, known.described, scores, legal, num_outside, num_unknown, unlike)
+
+    def _too_large(self, known: table.NodeTable, seen: DecisionArrays) -> PolicyInputError:
+        """The error for numbers, of a node or of the request, of which the network makes none."""
+        places = np.argwhere(~np.isfinite(seen.choices)).tolist()
+        shown = [
+            f"{known.names[row]}: {self.contract.choice_features[column].name}" for row, column in places
+        ]
+        return PolicyInputError(
+            "an amount, or a time, is too large to decide by",
+            where=first(shown) if shown else "the request, or what nodes hold",
+            allowed="numbers below 1e30",
+        )
 
     def _out_of_range(self, known: table.NodeTable, seen: DecisionArrays) -> list[OutOfRange]:
         found = []

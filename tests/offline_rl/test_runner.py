@@ -3,6 +3,7 @@
 import json
 import math
 from dataclasses import replace
+from functools import partial
 
 import numpy as np
 import pytest
@@ -240,6 +241,16 @@ def test_impossible_nodes_and_clocks_are_refused_by_name(policy):
         policy.decide(nodes, REQUEST, math.inf)
     with pytest.raises(PolicyInputError, match="does not describe a request"):
         policy.decide(nodes, ["cpu_cores"], NOW_S)
+
+
+@pytest.mark.filterwarnings("ignore::RuntimeWarning")
+def test_numbers_of_which_the_network_makes_none_decide_nothing(policy):
+    nodes = nodes_of(policy)
+    full = replace(nodes[0], held=[Held(NOW_S, NOW_S, 1.0, None, 1e300)])
+    ledger = policy.ledger([full, *nodes[1:]])
+    for decide in (partial(policy.decide, [full, *nodes[1:]]), ledger.decide, ledger.explain):
+        with pytest.raises(PolicyInputError, match="edge-0: free_cpu_cores"):
+            decide(REQUEST, NOW_S)
 
 
 def test_descriptions_of_other_types_are_refused_by_name(policy):
