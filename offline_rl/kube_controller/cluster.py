@@ -37,7 +37,7 @@ class ConflictError(ClusterError):
 
 
 class UnreachableError(ClusterError):
-    """No answer in time; whether a write was made is not known."""
+    """No answer in time, or none that can be read; whether a write was made is not known."""
 
     kind: Kind = "unreachable"
 

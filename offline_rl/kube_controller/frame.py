@@ -53,14 +53,22 @@ class WaitingRemovals:
 
 
 def places_of(facts: OrchestratorFacts, hosted: Sequence[Hosted]) -> dict[Place, Hosted]:
-    """A cluster's Deployments as the bundle names them, by place."""
+    """A cluster's Deployments as the bundle names them, by place; ClusterError where two are of one place."""
     services = {name: row for row, name in enumerate(facts.services)}
     nodes = {name: row for row, name in enumerate(facts.nodes)}
-    return {
-        (services[one.service], nodes[one.node]): one
-        for one in hosted
-        if one.service in services and one.node in nodes
-    }
+    found: dict[Place, Hosted] = {}
+    for one in hosted:
+        if one.service not in services or one.node not in nodes:
+            continue
+        known = found.setdefault((services[one.service], nodes[one.node]), one)
+        if known is not one:
+            raise ClusterError(
+                f"two deployments hold service {one.service} on node {one.node}",
+                where=f"deployments {known.name}, {one.name}",
+                allowed="one of each service on a node",
+                advice="take the labels off the other one, which nobody is to scale",
+            )
+    return found
 
 
 def view_of(

@@ -21,6 +21,9 @@ from offline_rl.kube_controller.cluster import (
     UnreachableError,
 )
 
+_ODD = (ValueError, TypeError, AttributeError, KeyError)
+"""What the client, or whoever reads its objects, raises where an answer is none of the API."""
+
 
 @dataclass(frozen=True)
 class Access:
@@ -99,23 +102,23 @@ class KubernetesCluster:
                 label_selector=f"{SERVICE},{NODE}",
                 _request_timeout=self.access.timeout_s,
             )
-        return [
-            Hosted(
-                one.metadata.name,
-                one.metadata.labels[SERVICE],
-                one.metadata.labels[NODE],
-                one.spec.replicas or 0,
-                (one.status.ready_replicas or 0) if one.status else 0,
-                one.metadata.resource_version,
-            )
-            for one in found.items
-        ]
+            return [
+                Hosted(
+                    one.metadata.name,
+                    one.metadata.labels[SERVICE],
+                    one.metadata.labels[NODE],
+                    one.spec.replicas or 0,
+                    (one.status.ready_replicas or 0) if one.status else 0,
+                    one.metadata.resource_version,
+                )
+                for one in found.items
+            ]
 
     def nodes_up(self) -> Mapping[str, bool]:
         """See `cluster.ScalableCluster`."""
         with self._asking("list nodes"):
             found = self._core.list_node(_request_timeout=self.access.timeout_s)
-        return {one.metadata.name: _is_up(one) for one in found.items}
+            return {one.metadata.name: _is_up(one) for one in found.items}
 
     def scale(self, name: str, replicas: int, version: str | None, *, only_try: bool) -> None:
         """See `cluster.ScalableCluster`."""
@@ -133,7 +136,7 @@ class KubernetesCluster:
             found = self._apps.read_namespaced_deployment_scale(
                 name, self.access.namespace, _request_timeout=self.access.timeout_s
             )
-        return int(found.spec.replicas or 0)
+            return int(found.spec.replicas or 0)
 
     def lease(self) -> Leadership | None:
         """See `cluster.ScalableCluster`."""
@@ -146,15 +149,14 @@ class KubernetesCluster:
                 if error.status == 404:
                     return None
                 raise
-        spec, meta = found.spec, found.metadata
-        renewed = spec.renew_time.isoformat() if spec.renew_time else ""
-        return Leadership(
-            spec.holder_identity or "",
-            renewed,
-            float(spec.lease_duration_seconds or 0),
-            meta.annotations or {},
-            meta.resource_version,
-        )
+            spec, meta = found.spec or self._client.V1LeaseSpec(), found.metadata
+            return Leadership(
+                spec.holder_identity or "",
+                spec.renew_time.isoformat() if spec.renew_time else "",
+                float(spec.lease_duration_seconds or 0),
+                meta.annotations or {},
+                meta.resource_version,
+            )
 
     def write_lease(self, lease: Leadership) -> None:
         """See `cluster.ScalableCluster`."""
@@ -195,6 +197,13 @@ class KubernetesCluster:
                 where=where,
                 allowed=f"an answer within {self.access.timeout_s:g} s",
                 advice="it is asked again in the next frame",
+            ) from error
+        except _ODD as error:
+            raise UnreachableError(
+                f"the API server's answer is not as the API describes it: {type(error).__name__}",
+                where=f"{where}: {error}"[:500],
+                allowed="the objects of Kubernetes",
+                advice="look whether --server is its address, and what stands between",
             ) from error
 
 

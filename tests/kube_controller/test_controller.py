@@ -62,6 +62,48 @@ def test_a_bundle_for_another_cluster_is_named(bench: Bench, api: StandIn) -> No
     assert "where: none" in bench.frame((0, MORE_OCR)).reason
 
 
+def test_two_deployments_of_one_place_change_nothing(bench: Bench, api: StandIn) -> None:
+    api.deployments["ocr-n0-old"] = {"service": "ocr", "node": "n0", "asked": 1, "ready": 1, "version": 1}
+    reason = bench.frame((0, MORE_OCR)).reason
+    assert "two deployments hold service ocr on node n0" in reason
+    assert "deployments ocr-n0, ocr-n0-old" in reason
+    assert not api.writes
+
+
+@pytest.mark.parametrize("content", [None, "<html>", [], {}, {"items": None}, {"items": [{}]}, {"items": 3}])
+@pytest.mark.parametrize("what", ["/deployments", "/nodes", "/leases"])
+def test_what_is_no_answer_of_the_api_fails_a_frame_and_the_next_one_goes_on(
+    bench: Bench, api: StandIn, what: str, content: object
+) -> None:
+    usual = api.answer
+    api.answer = lambda method, path, body: (200, content) if what in path else usual(method, path, body)
+    found = bench.frame((0, MORE_OCR))
+    assert found.outcome == "failed"
+    assert "not as the API describes it" in found.reason
+    api.answer = usual
+    assert bench.frame((0, MORE_OCR)).outcome == "changed"
+
+
+def test_a_write_whose_answer_cannot_be_read_is_taken_back(bench: Bench, api: StandIn) -> None:
+    usual, asks = api._scale, []
+
+    def scale(method: str, name: str, content: dict, only_try: bool) -> tuple[int, object]:
+        answer = usual(method, name, content, only_try)
+        asks.append((method, only_try))
+        return (200, "<html>") if asks.count(("PUT", False)) == 2 and len(asks) == 4 else answer
+
+    api._scale = scale
+    assert bench.frame((1, MORE_ASR), (0, MORE_OCR)).outcome == "failed"
+    assert asked(api) == {"ocr-n0": 2, "asr-n1": 1}
+
+
+def test_a_lease_that_says_nothing_yet_is_taken(bench: Bench, api: StandIn) -> None:
+    meta = {"name": "schedtwin-orchestrate", "resourceVersion": "1"}
+    api.lease = {"metadata": meta | {"annotations": {"schedtwin.io/paused": "true"}}}
+    assert bench.frame((0, MORE_OCR)).outcome == "paused"
+    assert api.lease["spec"]["holderIdentity"] == "me"
+
+
 def test_a_replica_goes_only_when_it_is_idle(bench: Bench, api: StandIn) -> None:
     bench.report(running={"ocr": {"n0": 1.5}})
     assert bench.frame((0, LESS_OCR)).outcome == "nothing_to_change"
