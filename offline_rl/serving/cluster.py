@@ -190,7 +190,7 @@ class LiveCluster:
     def refuse_impossible(self, event: RequestEvent) -> None:
         """QueryError where an event lies before the decision or the start of its request."""
         placement = self.placements.get(event.request_id) or self._overdue.get(event.request_id)
-        if placement is None:
+        if placement is None or event.is_now:
             return
         is_end = event.status is not None and placement.start_s is not None
         after_s = max(placement.decided_s, placement.start_s or 0.0) if is_end else placement.decided_s

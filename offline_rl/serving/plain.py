@@ -58,12 +58,20 @@ OLDEST_S, NEWEST_S = 366 * DAY_S, DAY_S
 
 @dataclass(frozen=True, slots=True)
 class RequestEvent:
-    """A start or an end of a request; `status` is None for a start."""
+    """A start or an end of a request.
+
+    Attributes:
+        request_id, node: Of which request, and where; None: where it was offered.
+        time_s: When, seconds since 1970.
+        status: How it ended; None for a start.
+        is_now: It happens as it is told, by the server's clock alone, which may have been set back since the decision.
+    """
 
     request_id: str
     time_s: float
     node: str | None
     status: str | None
+    is_now: bool = False
 
 
 def query_of_json(content: Any, known: Sequence[str], now_s: float) -> PlacementQuery:
@@ -165,8 +173,8 @@ def _event(content: Any, where: str, now_s: float) -> RequestEvent:
         raise QueryError("no such end of a request", where=f"{where}, status", allowed=", ".join(FINISHED))
     time_s = instant_of(event.get("time"), f"{where}, time")
     node = text_of(event.get("node"), f"{where}, node")
-    happened_s = now_s if time_s is None else min(time_s, now_s)
-    return RequestEvent(identity, happened_s, node, status if kind == "finish" else None)
+    time_s = now_s if time_s is None else min(time_s, now_s)
+    return RequestEvent(identity, time_s, node, status if kind == "finish" else None, is_now=time_s == now_s)
 
 
 def _arrival(value: Any, now_s: float) -> float:

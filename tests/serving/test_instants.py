@@ -51,3 +51,15 @@ def test_a_call_of_impossible_events_alone_is_refused():
     assert asked(app, "/decide", {"request": {"request_id": "r"}})[0] == 200
     status, answer = asked(app, "/events", {"request_id": "r", "event": "finish", "time": NOW_S - 60})
     assert (status, answer["known"], answer["error"]) == (400, 0, answer["refused"][0]["error"])
+
+
+@pytest.mark.parametrize("time", [{}, {"time": NOW_S + 1}])
+def test_what_happens_now_counts_although_the_clock_was_set_back_since_the_decision(time):
+    now = [NOW_S]
+    app = App(made_service(clock=lambda: now[0]))
+    assert asked(app, "/decide", {"request": {"request_id": "r"}})[0] == 200
+    now[0] -= 3600.0
+    for event in ("start", "finish"):
+        told = {"request_id": "r", "event": event} | time
+        assert asked(app, "/events", told) == (200, {"known": 1, "unknown": 0})
+    assert not app.service.cluster.placements
