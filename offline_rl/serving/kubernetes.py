@@ -5,7 +5,8 @@ Of the request, from the pod, the first that is there:
     identity     metadata.uid, else namespace/name
     arrival      metadata.creationTimestamp (never later than now), else now
     amounts      resources.requests (else limits), as the scheduler counts them: the sum over containers and restartable
-                 init containers, at least the largest other init container; plus spec.overhead. GPUs: `.../gpu`
+                 init containers, at least the largest other init container, or cores and memory of spec.resources; plus
+                 spec.overhead. GPUs: `.../gpu`
     site         schedtwin.io/site, spec.nodeSelector[topology.kubernetes.io/zone], else the contract's first site
     service      schedtwin.io/service, app.kubernetes.io/name, app, the name of the controlling owner
     scenario     schedtwin.io/scenario
@@ -142,7 +143,8 @@ def machine_of(node: dict[str, Any], where: str) -> Node:
 
 
 def requested_amounts(spec: dict[str, Any]) -> Amounts:
-    """What a pod requests, as the scheduler counts it: the sum over its containers, or the largest init container.
+    """What a pod requests, as the scheduler counts it: the sum over its containers, or the largest init container, or
+    what it requests as a whole.
 
     Raises:
         QueryError: A container or a quantity is malformed.
@@ -160,13 +162,22 @@ def requested_amounts(spec: dict[str, Any]) -> Amounts:
         else:
             largest = _largest(largest, _sum([*sidecars, amounts]))
     overhead = _amounts(mapping_of(spec.get("overhead"), "spec.overhead"))
-    return _sum([_largest(_sum([*running, *sidecars]), largest), overhead])
+    cores, memory_gib, gpus = _largest(_sum([*running, *sidecars]), largest)
+    whole = _requested(spec, "spec")
+    own_cores, own_gib, _ = _amounts(whole)
+    amounts = own_cores if "cpu" in whole else cores, own_gib if "memory" in whole else memory_gib, gpus
+    return _sum([amounts, overhead])
 
 
 def _of_container(container: Any, where: str) -> Amounts:
-    resources = mapping_of(mapping_of(container, where).get("resources"), f"{where}.resources")
+    return _amounts(_requested(mapping_of(container, where), where))
+
+
+def _requested(of: dict[str, Any], where: str) -> dict[str, Any]:
+    """Resource -> quantity that a container, or the spec of a pod, requests, else is limited to."""
+    resources = mapping_of(of.get("resources"), f"{where}.resources")
     limits = mapping_of(resources.get("limits"), f"{where}.resources.limits")
-    return _amounts(limits | mapping_of(resources.get("requests"), f"{where}.resources.requests"))
+    return limits | mapping_of(resources.get("requests"), f"{where}.resources.requests")
 
 
 def _amounts(resources: dict[str, Any]) -> Amounts:

@@ -32,7 +32,7 @@ def test_what_is_no_quantity_is_refused(quantity):
         amount_of(quantity)
 
 
-@given(st.integers(0, 10**12), st.sampled_from(["n", "u", "m", "", "k", "M", "Ki", "Mi", "Gi"]))
+@given(st.integers(0, 10**9), st.sampled_from(["n", "u", "m", "", "k", "M", "Ki", "Mi", "Gi"]))
 def test_a_suffix_is_a_factor(number, suffix):
     assert amount_of(f"{number}{suffix}") == pytest.approx(number * amount_of(f"1{suffix}"), rel=1e-12)
 
@@ -50,6 +50,15 @@ def test_a_pod_asks_for_its_containers_or_its_largest_init_container_and_overhea
     assert requested_amounts(spec) == (pytest.approx(0.5 + 4.0 + 0.25), 0.0, 1.0)
     del spec["initContainers"][1:]
     assert requested_amounts(spec)[0] == pytest.approx(1 + 2 + 0.5 + 0.25)
+
+
+def test_what_a_pod_requests_as_a_whole_is_in_the_place_of_what_its_containers_do():
+    whole = {"requests": {"cpu": "3", "memory": "2Gi"}, "limits": {"cpu": "8"}}
+    gpu = {"resources": {"requests": {"cpu": "1", "nvidia.com/gpu": 1}}}
+    spec = {"containers": [gpu, {}], "resources": whole, "overhead": {"cpu": "250m"}}
+    assert requested_amounts(spec) == (3.25, 2.0, 1.0)
+    assert requested_amounts(spec | {"resources": {"limits": {"memory": "4Gi"}}}) == (1.25, 4.0, 1.0)
+    assert requested_amounts({"containers": [{}], "resources": {}}) == (0.0, 0.0, 0.0)
 
 
 def test_what_a_pod_says_is_read_annotations_first():
