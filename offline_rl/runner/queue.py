@@ -56,6 +56,9 @@ class QueuePolicy:
         needed = [one.name for one in (*policy.contract.choice_features, *policy.contract.context_features)]
         if strange := [name for name in needed if name not in known]:
             raise ProductError("this bundle needs features unknown here", where=", ".join(strange))
+        own = {name: value for name, value in self.setting.items() if name not in OF_PREDICTIONS}
+        self._of_rule = own | self.setting.get("fallback", FIRST_COME)
+        _refuse_unknown_orders(self.setting, self._of_rule, alone)
 
     def decide(
         self,
@@ -137,10 +140,8 @@ class QueuePolicy:
             PolicyInputError: As `decide`.
         """
         refuse_impossible(waiting, running, clock_s)
-        own = {name: value for name, value in self.setting.items() if name not in OF_PREDICTIONS}
-        setting = own | self.setting.get("fallback", FIRST_COME)
-        following = in_order_of_rule(setting, waiting, users, clock_s)
-        return starting(setting, following, waiting, running, users, clock_s)
+        following = in_order_of_rule(self._of_rule, waiting, users, clock_s)
+        return starting(self._of_rule, following, waiting, running, users, clock_s)
 
     def too_large(self, waiting: Sequence[WaitingJob]) -> list[int]:
         """The places in `waiting` of the jobs that request more processors than there are: they never start."""
@@ -224,6 +225,17 @@ def _refuse_other_setting(setting: Mapping[str, Any], num_choices: int) -> None:
             where=f"num_visible {setting['num_visible']}, {num_choices} choices",
             advice="export the policy again",
         )
+
+
+def _refuse_unknown_orders(
+    own: Mapping[str, Any], of_rule: Mapping[str, Any], jobs: Sequence[WaitingJob]
+) -> None:
+    """ProductError where a setting, or that of the rule that stands in, names an order that is unknown here: else it
+    would be found out by the first queue that needs it."""
+    queue_rules.places(of_rule, rule_inputs(jobs, {}, 0.0, of_rule))
+    for setting in (own, of_rule):
+        if setting.get("easy"):
+            queue_rules.backfilling(setting, rule_inputs(jobs, {}, 0.0, setting))
 
 
 def _of_jobs(

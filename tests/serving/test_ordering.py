@@ -239,6 +239,19 @@ def test_where_nothing_is_predicted_a_job_is_ordered_by_what_it_asks_for_now():
     assert [one["predicted_s"]["a"] for one in said[1]] == [60.0, 60.0]  # a prediction is kept
 
 
+@pytest.mark.parametrize(
+    "setting",
+    [
+        {"backfill": "by_moon"},
+        {"fallback": {"rule": "fcfs", "backfill": "by_moon"}},
+        {"fallback": {"rule": "moon", "backfill": "by_arrival"}},
+    ],
+)
+def test_orders_that_are_unknown_are_refused_before_a_queue_needs_them(setting):
+    with pytest.raises(ProductError, match=r"unknown here: '(by_)?moon'"):
+        queue_policy(**setting)
+
+
 def test_a_bundle_of_slots_is_refused_with_what_runs_it(tmp_path):
     source = BundleSource(tmp_path, "numpy", None, None, None)
     contract = replace(queue_policy().policy.contract, problem="orchestration")
