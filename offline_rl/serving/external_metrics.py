@@ -9,11 +9,13 @@ older than two intervals: then the pod autoscaler changes nothing, or follows it
 """
 
 import json
+import socket
 import ssl
+import sys
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
@@ -27,7 +29,7 @@ METRIC, LABEL = "schedtwin_replicas", "deployment"
 GROUP = "external.metrics.k8s.io/v1beta1"
 LASTS_INTERVALS = 2.0
 SILENT_S = 10.0
-"""A caller that says nothing for so long is hung up on."""
+"""A caller that says nothing for so long, or has not had its answer after as long, is hung up on."""
 
 
 @dataclass
@@ -112,7 +114,7 @@ def offering(
             "this is no address to offer anything at", where=f"--external {address}", allowed=allowed
         )
     try:
-        server = ThreadingHTTPServer((host.strip("[]"), int(port)), _handler_of(wanted))
+        server = _MetricsServer((host.strip("[]"), int(port)), _handler_of(wanted))
     except (OSError, OverflowError) as error:
         raise ConfigError(
             f"the wanted replicas cannot be offered there ({error})",
@@ -120,7 +122,6 @@ def offering(
             allowed=allowed,
             advice="name a port that is free",
         ) from error
-    server.daemon_threads = True
     with server:
         if cert is not None:
             try:
@@ -143,9 +144,32 @@ def offering(
             server.shutdown()
 
 
+class _MetricsServer(ThreadingHTTPServer):
+    daemon_threads = True
+
+    def handle_error(self, request: Any, client_address: Any) -> None:
+        """A caller that has gone, or shakes no hands, is no error; others are told as usual."""
+        if not isinstance(sys.exc_info()[1], OSError):
+            super().handle_error(request, client_address)
+
+
 def _handler_of(wanted: WantedReplicas) -> type[BaseHTTPRequestHandler]:
     class Handler(BaseHTTPRequestHandler):
         timeout = SILENT_S
+
+        def handle(self) -> None:
+            """Answers; a caller that comes drop by drop must not hold its thread for ever."""
+            alarm = threading.Timer(SILENT_S, self._hang_up)
+            alarm.daemon = True
+            alarm.start()
+            try:
+                super().handle()
+            finally:
+                alarm.cancel()
+
+        def _hang_up(self) -> None:
+            with suppress(OSError):
+                self.connection.shutdown(socket.SHUT_RDWR)
 
         def do_GET(self) -> None:
             status, kind, content = wanted.answer(self.path)

@@ -2,7 +2,11 @@
 
 import datetime as dt
 import json
+import socket
 import ssl
+import struct
+import time
+from contextlib import suppress
 from urllib.error import HTTPError
 from urllib.request import urlopen
 
@@ -10,6 +14,7 @@ import pytest
 
 from evaluation.commands.cli import main
 from logs_schema.errors import ConfigError
+from offline_rl.serving import external_metrics
 from offline_rl.serving.external_metrics import GROUP, METRIC, WantedReplicas, offering
 from offline_rl.serving.scaling_guard import FALLBACK, HOLD, POLICY
 from tests.autoscaling.standing_in import mapping_in
@@ -77,6 +82,26 @@ def test_it_is_offered_over_http_until_it_is_over(wanted):
             pass
     with pytest.raises(OSError, match="refused"):
         urlopen(url, timeout=5)
+
+
+def test_callers_that_go_or_drip_are_hung_up_on_without_a_word(monkeypatch, wanted, capfd):
+    monkeypatch.setattr(external_metrics, "SILENT_S", 0.3)
+    with offering("127.0.0.1:0", wanted) as port:
+        with socket.create_connection(("127.0.0.1", port)) as gone:
+            gone.setsockopt(
+                socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0)
+            )  # a reset, no goodbye
+            gone.sendall(b"GET /metrics HTTP/1.0\r\n\r\n")
+        with socket.create_connection(("127.0.0.1", port), timeout=5) as slow:
+            begun_s = time.monotonic()
+            with suppress(OSError):
+                for _ in range(40):  # 2 s, were nobody to end it
+                    slow.sendall(b"G")
+                    time.sleep(0.05)
+            assert time.monotonic() - begun_s < 1.5
+        with urlopen(f"http://127.0.0.1:{port}/metrics", timeout=5) as answer:
+            assert answer.status == 200
+    assert capfd.readouterr().err == ""
 
 
 def test_it_is_offered_by_tls(tmp_path, wanted):
