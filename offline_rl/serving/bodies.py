@@ -74,7 +74,7 @@ async def read_body(receive: Receive, length: bytes, share: Share) -> bytes:
         share: What the body may hold.
 
     Raises:
-        BadCallError: It is too large, does not arrive in time, or the caller has gone.
+        BadCallError: It is too large, does not arrive in time or not at all, or the caller has gone.
     """
     if length.isdigit() and int(length[:20]) > MAX_BODY_BYTES:
         raise too_large()
@@ -88,9 +88,15 @@ async def read_body(receive: Receive, length: bytes, share: Share) -> bytes:
                 parts.append(message.get("body", b""))
                 share.grow(len(parts[-1]))
                 if not message.get("more_body"):
-                    return parts[0] if len(parts) == 1 else b"".join(parts)
+                    break
     except TimeoutError as error:
         raise BadCallError(408, f"the content did not arrive within {BODY_S:g} s") from error
+    body = parts[0] if len(parts) == 1 else b"".join(parts)
+    if length.isdigit() and int(length) and not body:  # what asks for another protocol is read no further
+        raise BadCallError(
+            400, f"a content of {int(length)} bytes is missing: ask by HTTP/1.1, without Upgrade"
+        )
+    return body
 
 
 def too_large() -> BadCallError:

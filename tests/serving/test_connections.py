@@ -76,6 +76,21 @@ def test_a_trailer_has_the_same_bounds_and_what_is_no_http_is_refused():
     assert nonsense.startswith(b"HTTP/1.1 400")
 
 
+def test_who_asks_for_another_protocol_is_told_that_the_content_is_lost():
+    head, _, body = QUESTION.partition(b"\r\n\r\n")
+    asked = head + b"\r\nConnection: Upgrade, HTTP2-Settings\r\nUpgrade: h2c\r\n\r\n"
+
+    async def live() -> list[bytes]:
+        async with listening(App(made_service())) as port:
+            usual = BEGIN + b"Connection: close\r\n\r\n"
+            return [await answer_to(port, asked + body, usual), await answer_to(port, asked, body)]
+
+    at_once, apart = asyncio.run(live())
+    for answer in (at_once, apart):
+        assert answer.startswith(b"HTTP/1.1 400")
+        assert b"is missing: ask by HTTP/1.1, without Upgrade" in answer
+
+
 def test_a_head_of_usual_size_is_taken_over_and_over_on_one_connection():
     async def live() -> list[bytes]:
         async with listening(App(made_service())) as port:
