@@ -5,6 +5,7 @@ is not available, one that was not in training cannot be chosen. A policy bound 
 described; their capacities come from the description, or from training where the node is known there.
 """
 
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -67,7 +68,7 @@ def node_table(nodes: Sequence[Node], contract: PolicyContract, setting: Placeme
     """
     names = tuple(node.name for node in nodes)
     if len(set(names)) != len(names):
-        twice = sorted({name for name in names if names.count(name) > 1})
+        twice = sorted(name for name, times in Counter(names).items() if times > 1)
         raise PolicyInputError("nodes are described twice", where=first(twice), allowed="each name once")
     known = {node.name: node for node in setting.nodes}
     described = dict(zip(names, nodes, strict=True))

@@ -20,6 +20,7 @@ times. The answer holds
 
 import asyncio
 import time
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any, NamedTuple
@@ -217,9 +218,9 @@ def _jobs(
         jobs.append(
             WaitingJob(since_s, processors, requested_s, text_of(fields.get("user"), f"{where}.user"))
         )
-    twice = {name for name in names if names.count(name) > 1} if len(set(names)) < len(names) else set()
-    if twice:
-        raise QueryError("a job stands twice", where=f"{key}: {min(twice)}", allowed="each name once")
+    twice, times = Counter(names).most_common(1)[0] if names else ("", 0)
+    if times > 1:
+        raise QueryError("a job stands twice", where=f"{key}: {twice}", allowed="each name once")
     return names, jobs
 
 

@@ -142,6 +142,16 @@ def test_what_cannot_be_is_refused_and_nothing_of_it_is_remembered(content, said
     assert told["predicted_s"] == {"new": 3600.0}
 
 
+def test_a_name_that_stands_twice_in_a_long_queue_is_found_soon():
+    jobs = [job(f"a job of some name {number}", 10) for number in range(10_000)]
+    jobs[-1]["job"] = jobs[0]["job"]
+    begun_s = time.monotonic()
+    assert "stands twice" in asked(app_of(queue_policy()), "/order", question(jobs))[1]["error"]
+    assert (
+        time.monotonic() - begun_s < 3.0
+    )  # other endpoints wait meanwhile; compared with each other it took eight
+
+
 def test_every_door_is_of_one_problem(monkeypatch):
     assert asked(App(made_service(made_policy())), "/order", question([]))[0] == 404
     app = app_of(queue_policy())
