@@ -220,7 +220,7 @@ class App:
         return 400, {"error": answer["refused"][0]["error"], **answer}
 
     async def _nodes(self, _scope: Scope, body: bytes, _begun_s: float) -> Reply:
-        is_kept = self.service.stock(inventory_of_json(json_of(body)))
+        is_kept = await self.service.stock(inventory_of_json(json_of(body)))
         cluster = self.service.cluster
         answer: dict[str, Any] = {"num_nodes": len(cluster.names), "absent": len(cluster.inventory.absent)}
         return 200, answer if is_kept else answer | {"kept": False}

@@ -84,7 +84,7 @@ class Service:
         self.slot, self.config, self.log, self.metrics, self.clock = slot, config, log, metrics, clock
         self._policy = slot.policy
         self.cluster, self.loop_lag = LiveCluster(self._policy), LoopLag()
-        self._kept = kept or KeptInventory()
+        self._kept, self._keeping = kept or KeptInventory(), asyncio.Lock()
         self._rng, self._fallback = np.random.default_rng(config.seed), fallback_named(config.fallback)
         self._positions: tuple[tuple[str, ...], dict[str, int], Remembered] = ((), {}, Remembered())
         self._comparisons: set[asyncio.Task] = set()
@@ -152,11 +152,12 @@ class Service:
             self._record_reply(asked, placement, answer, Reply(reason=BUSY))
         return answer
 
-    def stock(self, nodes: list[Node]) -> bool:
+    async def stock(self, nodes: list[Node]) -> bool:
         """Takes an inventory in place of the last one; whether a server that is started again will have it."""
         self._turn()
         self._take(nodes)
-        return self._kept.write(nodes)
+        async with self._keeping:  # one after the other, and beside the answers: a disk may take its time
+            return await asyncio.to_thread(self._kept.write, nodes)
 
     def _take(self, nodes: list[Node]) -> None:
         self.cluster.stock(nodes)

@@ -1,5 +1,8 @@
 """The inventory: what it does not name is not there, and a server that is started again still has it."""
 
+import asyncio
+import os
+import threading
 from dataclasses import replace
 
 import orjson
@@ -17,7 +20,7 @@ from offline_rl.serving.quantities import MOST, amount_of
 from offline_rl.serving.queries import PlacementQuery
 from offline_rl.serving.server import kept_at
 from offline_rl.serving.service import Service
-from tests.serving.making import NAMES, asked, made_service, node_object
+from tests.serving.making import NAMES, asked, call, made_service, node_object
 
 USUAL = {"request": {"request_id": "r", "cpu_cores": 2}}
 
@@ -123,3 +126,28 @@ def test_no_amount_is_larger_than_kubernetes_knows():
     for quantity in ("9Ei", "1e308", "1e999"):
         with pytest.raises(QueryError, match="no quantity"):
             amount_of(quantity)
+
+
+def test_a_slow_disk_holds_up_who_posts_an_inventory_and_nobody_else(tmp_path, monkeypatch):
+    release = threading.Event()
+
+    def fsync(_descriptor: int) -> None:
+        if not release.wait(2.0):
+            raise OSError("too long")
+
+    monkeypatch.setattr(os, "fsync", fsync)
+    old = made_service()
+    kept = KeptInventory(tmp_path / "inventory.json")
+    app = App(Service(old.slot, old.config, old.log, old.metrics, old.clock, kept))
+
+    async def live() -> list[tuple]:
+        posts = [asyncio.create_task(call(app, "/nodes", {"nodes": [name]})) for name in ("node-1", "node-2")]
+        await asyncio.sleep(0)
+        answered = await call(app, "/decide", USUAL)
+        release.set()
+        return [answered, *(await asyncio.gather(*posts))]
+
+    answered, *posted = asyncio.run(live())
+    assert answered[1]["node"] == "node-2"
+    assert [answer.get("kept", True) for _, answer in posted] == [True, True]
+    assert [node.name for node in kept.read()] == ["node-2"]
