@@ -20,6 +20,8 @@ SIT_S = 0.004
 RETRY_S, MOST_RETRY_S = 60.0, 3600.0
 """A job that runs longer is taken to hang: its thread is left behind, and another one takes the next job. Where that
 hangs as well, it is left after twice the time, and so on up to the most."""
+LINGER_S = 1.0
+"""How long a thread that is to end waits for a job of whoever took it for the one in use a moment ago."""
 
 
 class _Job:
@@ -44,7 +46,15 @@ class _Thread:
         threading.Thread(target=self._run, name="policy", daemon=True).start()
 
     def _run(self) -> None:
-        while (job := self.jobs.get()) is not None:
+        patience_s = None
+        while True:
+            try:
+                job = self.jobs.get(timeout=patience_s)
+            except queue.Empty:
+                return
+            if job is None:
+                patience_s = LINGER_S
+                continue
             if job.dropped:
                 continue
             self.busy_since_s = time.monotonic()

@@ -29,6 +29,16 @@ def test_results_and_errors_come_back_quick_or_slow():
     assert not worker.stalled(1.0)
 
 
+def test_a_question_that_comes_just_after_another_thread_took_over_is_answered(monkeypatch):
+    monkeypatch.setattr(worker_module, "LINGER_S", 0.3)
+    worker = Worker()
+    worker.stop()
+    assert run(worker.run(lambda: "late", 5.0)) == "late"
+    time.sleep(0.5)
+    with pytest.raises(TimeoutError):
+        run(worker.run(lambda: "too late", 0.1))
+
+
 def test_other_work_goes_on_while_a_slow_job_is_waited_for():
     release = threading.Event()
 
