@@ -134,8 +134,9 @@ class FrameController:
     def _decided(self, now_s: float) -> FrameResult:
         leads = not self._config.applies or self._leading.leads()  # without writes there is nothing to lead
         self.metrics.leads.set(leads)
+        if not leads or self._leading.is_paused:
+            self._waiting.removals.clear()  # whoever leads, and when it goes on, decides anew
         if not leads:
-            self._waiting.removals.clear()  # whoever leads decides anew
             return FrameResult("follows", "another controller leads", [], [])
         facts, config = self._orchestrator.facts, self._config
         hosted = self._cluster.hosted()

@@ -50,3 +50,15 @@ def test_the_last_replica_anywhere_stays_while_requests_are_queued(bench: Bench,
     bench.report(running=idle, queued={"asr": {"site": 2.0}})
     assert bench.frame((0, NOTHING)).outcome == "changed"
     assert asked(api)["ocr-n1"] == 0
+
+
+def test_a_removal_that_waited_before_a_pause_is_decided_anew_after_it(bench: Bench, api: StandIn) -> None:
+    bench.report(running={"asr": {"n0": 0.5}})
+    assert bench.frame((0, LESS_ASR)).outcome == "nothing_to_change"
+    api.lease["metadata"]["annotations"] = {"schedtwin.io/paused": "true"}
+    assert bench.frame((0, NOTHING)).outcome == "paused"
+    api.lease["metadata"]["annotations"] = {}
+    bench.report(running={"asr": {"n0": 0.0}})
+    assert bench.frame((0, NOTHING)).outcome == "nothing_to_change"
+    assert asked(api)["asr-n0"] == 1
+    assert bench.frame((0, LESS_ASR)).outcome == "changed"
