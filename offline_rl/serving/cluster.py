@@ -217,8 +217,8 @@ class LiveCluster:
         here = event.status != "rejected" and self._is_same(event.node, placement.node)
         if event.status is not None:
             return self._ended(placement, event, time_s, here=here)
-        if is_first and overdue is None and node == placement.node:
-            return self._started(placement, time_s)
+        if overdue is None and node == placement.node:
+            return self._started(placement, time_s) if is_first else placement
         self._forget(event.request_id, refused=not here)
         moved = replace(placement, node=node, start_s=time_s if is_first else placement.start_s)
         moved = moved if here else self._with_startup(moved)
