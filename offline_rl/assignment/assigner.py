@@ -166,6 +166,7 @@ def load_assigner(
     network = priced_from_graph(folder) if backend == "onnx" else None
     assigner = Assigner(setting, params, content_hash, network)
     prove(assigner, folder)
+    verified(folder, ASSIGNMENT_KIND, expect=content_hash)  # what was read is what was verified
     return assigner
 
 

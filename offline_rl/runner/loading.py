@@ -64,8 +64,8 @@ def load_network(
     Raises:
         ConfigError: An argument is no path.
         ProductError: No bundle there, another one than expected, not signed with the trusted key, a file is missing,
-            altered, foreign or damaged, the bundle is of another version, the backend is not known or not installed,
-            or its decisions are not those of the original.
+            altered, foreign, damaged or replaced meanwhile, the bundle is of another version, the backend is not known
+            or not installed, or its decisions are not those of the original.
     """
     folder = checked_path("folder", folder, "load")
     trust = None if trust is None else checked_path("trust", trust, "load")
@@ -77,6 +77,9 @@ def load_network(
         contract = read_contract(folder)
         policy = ExportedPolicy(contract, content_hash, builders[backend](folder, contract))
         prove(policy, folder)
+        verified(
+            folder, KIND, expect=content_hash
+        )  # what was read is what was verified: no file was replaced
     return policy
 
 
@@ -86,6 +89,7 @@ def own_rule(policy: Policy, folder: Path) -> Policy | None:
     if rule not in RULES:
         return None
     numbers = read_network(folder, policy.contract)
+    verified(folder, KIND, expect=policy.content_hash)
     numbers = {name: array for name, array in numbers.items() if name.startswith(f"{rule}/")}
     contract = replace(policy.contract, network=NetworkFacts(rule, ()))
     return Policy(ExportedPolicy(contract, policy.content_hash, numpy_network(numbers, contract)))

@@ -17,12 +17,13 @@ from typing import Any
 import numpy as np
 
 from logs_schema.errors import ProductError
-from offline_rl.bundle import MAX_BYTES, read_arrays
+from offline_rl.bundle import KIND, MAX_BYTES, read_arrays
 from offline_rl.contract import read_json, refusing
 from offline_rl.runner.frame_network import Chosen, NumpyOrchestrator
 from offline_rl.runner.frame_plan import planned_changes
 from offline_rl.runner.frame_view import FrameView, OrchestrationTables, advice_scores, frame_of
 from offline_rl.runner.loading import load_network
+from offline_rl.signing import verified
 
 PROBLEM = "orchestration"
 FACTS, ARRAYS, FRAMES = "orchestrator.json", "orchestrator.npz", "frames.npz"
@@ -133,6 +134,7 @@ def load_orchestrator(
         orchestrator = _read(folder, dispatcher.content_hash)
         golden = read_arrays(folder / FRAMES, orchestrator.facts.most_bytes_of_frames)
         replay_frames(orchestrator, golden, where=str(folder))
+        verified(folder, KIND, expect=orchestrator.content_hash)  # no file was replaced since
     return orchestrator
 
 

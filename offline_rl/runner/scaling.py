@@ -318,6 +318,7 @@ def load_scaling(
     content_hash = verified(folder, KIND, expect=expect, trust=trust)
     policy = ScalingPolicy(read_setting(folder), read_arrays(folder / ARRAYS), content_hash)
     prove(policy, folder)
+    verified(folder, KIND, expect=content_hash)  # what was read is what was verified: no file was replaced
     return policy
 
 

@@ -19,7 +19,7 @@ from logs_schema.errors import ProductError
 from logs_schema.product import writing
 from offline_rl.bundle import ARRAYS, GOLDEN, GRAPH, KIND, QUESTIONS, read_arrays
 from offline_rl.contract import CONTRACT
-from offline_rl.runner import load
+from offline_rl.runner import load, loading
 from offline_rl.serving.metrics import Metrics
 from offline_rl.serving.policies import PolicySlot, load_policy
 from tests.serving.bundles import make_bundle
@@ -244,3 +244,21 @@ def test_a_reload_of_anything_broken_is_refused_and_counted(bundle: Path, tmp_pa
         assert slot.policy.content_hash == load(bundle).content_hash, name
     refused = metrics.registry.get_sample_value("schedtwin_reloads_total", {"outcome": "refused"})
     assert refused == len(IMPOSSIBLE)
+
+
+def test_a_bundle_whose_files_are_replaced_while_they_are_read_is_refused(
+    bundle: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As by a copy in place: the network of one bundle must not serve under the content hash of another."""
+    shutil.copytree(bundle, tmp_path / "bundle")
+    other, verified = make_bundle(tmp_path / "other", seed=1, with_graph=True), loading.verified
+
+    def then_replaced(folder: Path, kind: str, **how: str | None) -> str:
+        content_hash = verified(folder, kind, **how)
+        for name in (ARRAYS, GOLDEN, QUESTIONS):
+            shutil.copy(other / name, folder / name)
+        return content_hash
+
+    monkeypatch.setattr(loading, "verified", then_replaced)
+    with pytest.raises(ProductError, match="altered"):
+        load(tmp_path / "bundle")
