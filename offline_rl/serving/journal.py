@@ -149,10 +149,10 @@ class Journal:
                 descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_APPEND, FILE_MODE)
             except FileExistsError:
                 continue
-            if not _locked(descriptor, path):
-                os.close(descriptor)
-                continue
             try:
+                if not _locked(descriptor, path):
+                    os.close(descriptor)
+                    continue
                 header = as_csv([self.columns])
                 _write_all(descriptor, header)
             except OSError:
@@ -183,10 +183,11 @@ class Journal:
 
 
 def _locked(descriptor: int, path: Path) -> bool:
-    """Takes the lock of a file; False where another process has it, or had it and has removed the file meanwhile."""
+    """Takes the lock of a file; False where another process has it, or had it and has removed the file meanwhile.
+    OSError where the file system has no locks."""
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except OSError:
+    except BlockingIOError:
         return False
     return _is_at(descriptor, path)
 
