@@ -165,7 +165,8 @@ class Ledger:
         return float(self._cold.due_s(self._policy.vocabulary.service_index(held), held.arrival_s)[row])
 
     def start(self, request_id: Any, at_s: float) -> bool:
-        """A request began to run; False where it is not in flight or runs already."""
+        """A request began to run; False where it is not in flight or runs already; PolicyInputError for no instant."""
+        _refuse_no_instant("at_s", at_s)
         entry = self._entries.get(request_id)
         if entry is None or entry.start_s is not None:
             return False
@@ -211,7 +212,11 @@ class Ledger:
             ran_until_s: When its run ended, if it ran: the ledger learns from it how long such runs take there.
             refused: The node did not take it after all: its service did not run there.
             failed: Its run failed, or was killed: where nodes lose what runs on them it tells nothing of run times.
+
+        Raises:
+            PolicyInputError: `ran_until_s` is no instant.
         """
+        _refuse_no_instant("ran_until_s", 0.0 if ran_until_s is None else ran_until_s)
         entry = self._entries.pop(request_id, None)
         if entry is None:
             return False
@@ -289,8 +294,7 @@ class Ledger:
         Raises:
             PolicyInputError: The clock is not finite; nothing has moved.
         """
-        if not math.isfinite(clock_s):
-            raise impossible("clock_s", clock_s, "seconds since 1970")
+        _refuse_no_instant("clock_s", clock_s)
         elapsed_s = 0.0 if self._decided_s is None else max(clock_s - self._decided_s, 0.0)
         self._decided_s = clock_s
         if self._levels is not None:
@@ -336,13 +340,7 @@ class Ledger:
             each = Held(one.arrival_s, one.start_s, one.run_s, None, *one.demand)
             held.setdefault(one.row, []).append(each)
         return [
-            Node(
-                name,
-                held.get(row, ()),
-                bool(self._available[row]),
-                float(self._recent[0, row]),
-                float(self._recent[1, row]),
-            )
+            Node(name, held.get(row, ()), bool(self._available[row]), *self._recent[:, row].tolist())
             for name, row in self._table.row_of.items()
         ]
 
@@ -394,3 +392,8 @@ class Ledger:
             column[: len(RESOURCES)] = 0.0  # what rounding left
         if column[_WAITING] == 0.0:
             column[_WAITING_CORES] = column[_WAITING_WORK] = 0.0
+
+
+def _refuse_no_instant(name: str, at_s: float) -> None:
+    if not math.isfinite(at_s):
+        raise impossible(name, at_s, "seconds since 1970")

@@ -38,6 +38,13 @@ def test_books_forget_what_left_and_ignore_strangers(policy):
         ledger.place("twice", "edge-1", REQUEST, NOW_S)
     with pytest.raises(PolicyInputError, match="cannot be like this"):
         ledger.place("odd", "edge-1", replace(REQUEST, requested_run_s=math.nan), NOW_S)
+    for never in (math.nan, math.inf):
+        with pytest.raises(PolicyInputError, match="at_s"):
+            ledger.start("twice", never)
+        with pytest.raises(PolicyInputError, match="ran_until_s"):
+            ledger.finish("twice", never)
+    assert ledger.start("twice", NOW_S)  # nothing of that has counted
+    assert np.isfinite(ledger.decide(REQUEST, NOW_S).scores).all()
     ledger.set_available("edge-0", False)
     assert not ledger.decide(REQUEST, NOW_S).legal[0]
 
