@@ -180,7 +180,7 @@ class App:
 
     async def _decide(self, _scope: Scope, body: bytes, begun_s: float) -> Reply:
         service = self.service
-        query = query_of_json(json_of(body), service.cluster.names, service.clock())
+        query = query_of_json(json_of(body), service.names(), service.clock())
         answer = await service.decide(query, begun_s)
         return 200, {
             "request_id": query.request_id,

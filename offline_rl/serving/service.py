@@ -152,6 +152,11 @@ class Service:
             self._record_reply(asked, placement, answer, Reply(reason=BUSY))
         return answer
 
+    def names(self) -> tuple[str, ...]:
+        """All nodes that the policy in use, or the inventory, knows."""
+        self._turn()
+        return self.cluster.names
+
     async def stock(self, nodes: list[Node]) -> bool:
         """Takes an inventory in place of the last one; whether a server that is started again will have it."""
         self._turn()

@@ -3,13 +3,16 @@
 import asyncio
 import threading
 import time
+from dataclasses import replace
 
 import pytest
 
 from logs_schema import Archive, import_log
+from offline_rl.runner import Node
+from offline_rl.serving.app import App
 from offline_rl.serving.config import ServiceConfig
 from offline_rl.serving.plain import RequestEvent
-from tests.serving.making import made_policy, made_service
+from tests.serving.making import asked, made_policy, made_service
 from tests.serving.test_decision_log import lines_of
 from tests.serving.test_service import query
 
@@ -39,6 +42,14 @@ def test_a_decision_is_that_of_the_bundle_that_was_asked_although_another_is_in_
         "first": ("node-3", "one"),
         "second": ("node-3", "two"),
     }
+
+
+def test_the_first_question_after_a_reload_is_about_the_nodes_of_the_new_bundle():
+    policies = iter([made_policy(), replace(made_policy(), nodes=(Node("new", cpu_cores=8.0),))])
+    app = App(made_service(lambda: next(policies)))
+    app.service.slot.reload()
+    answer = asked(app, "/decide", {"request": {"request_id": "r"}})[1]
+    assert answer["scores"] == {"new": 10}
 
 
 def test_what_becomes_of_a_request_is_logged_after_its_decision_and_with_its_propensity(tmp_path):
