@@ -54,6 +54,10 @@ from twin.autoscaling.workload import fit_load
 from twin.contracts import Array
 
 FIGURES, ARCHIVE = "figures.json", "archive"
+LOADS_CODE = 2
+"""Raised when changes of the code change the log or the traces of a seed: those of older code are made again."""
+SEEDS_APART = 1000
+"""Between the traces of one log and those of the next: no two logs share a load."""
 FORECAST_DAYS = 4
 """Days of log from which on predictors of the load are compared."""
 WARM_UP_S = 600.0
@@ -240,7 +244,8 @@ def traces_of(config: DrpcConfig) -> Traces:
         for days in config.shifts:
             day = config.log_days - 1 + days
             starts.append(len(tables) * per_day + first)
-            tables.append(made_rates(app, 1, scaling.interval_s, 1000 + config.seed + seed, first_day=day))
+            own = SEEDS_APART * (1 + config.seed) + seed
+            tables.append(made_rates(app, 1, scaling.interval_s, own, first_day=day))
     return Traces(np.concatenate(tables), np.asarray(starts), length)
 
 
@@ -258,7 +263,9 @@ def _log_step(config: DrpcConfig) -> Step:
         return {"num_rows": report.num_rows}
 
     settings = {"preset": config.preset, "days": config.log_days, "refreshed_days": config.refreshed_days}
-    return Step("archive", "job-archive", build, config=settings, seed=config.seed)
+    return Step(
+        "archive", "job-archive", build, config=settings, seed=config.seed, code_version=LOADS_CODE
+    )
 
 
 def _twin_step(config: DrpcConfig) -> Step:
@@ -325,6 +332,7 @@ def _play_step(
         (out / FIGURES).write_text(json.dumps(found, indent=1))
 
     settings = {name: value for name, value in config.__dict__.items() if name != "autoscalers"}
+    settings |= {"loads": LOADS_CODE}
     return Step(
         f"play-{name}",
         "autoscaler-figures",

@@ -30,6 +30,21 @@ def test_a_log_of_later_days_has_their_dates_and_the_load_that_the_application_h
     assert alike[0] > 0.95 > alike[1]
 
 
+@pytest.mark.slow
+def test_an_interval_of_a_log_has_the_load_of_its_own_time(tmp_path):
+    app = application("chain")
+    simulate_application(app, 2, "steady", 3, tmp_path / "log", first_day=DAY_0, interval_s=600.0)
+    asked = read_scaling_log(Archive(tmp_path / "log")).gateway["request_rate_per_s"]
+    np.testing.assert_allclose(asked, made_rates(app, 2, 600.0, 3).sum(axis=1), rtol=1e-4)
+
+
+def test_no_two_logs_are_judged_under_the_same_load():
+    one = DrpcConfig(preset="chain", log_days=2, minutes=60, shifts=(0,), num_seeds=2)
+    other = DrpcConfig(**one.__dict__ | {"seed": 1})
+    days = [part for config in (one, other) for part in np.split(traces_of(config).rates, 2)]
+    assert len({part.tobytes() for part in days}) == len(days)
+
+
 def test_traces_stay_those_of_the_first_log_and_are_never_before_what_is_learned():
     first = DrpcConfig(preset="chain", log_days=2, minutes=60, shifts=(30,), num_seeds=1)
     later = DrpcConfig(**first.__dict__ | {"refreshed_days": 30})

@@ -131,7 +131,7 @@ def _days(
 ) -> Played:
     """All days side by side; leaves [intervals of a day, ..., days], NumPy."""
     per_day, warm_up = int(DAY_S // config.interval_s), int(WARM_UP_S // config.interval_s)
-    starts = np.arange(num_days) * per_day - warm_up
+    starts = np.arange(num_days) * per_day - warm_up - 1  # it plays the rows after it
     steps = per_day + warm_up
     limits = limits_of(application)
     autoscaler = (
