@@ -2,8 +2,10 @@
 
 When a node goes down, its waiting and running requests fail, and offers to it while it
 is down fail at once; it comes back empty. A link that is down delays: a transfer that would begin meanwhile begins
-when it is back. A slow link stretches the transfers that begin meanwhile.
+when it is back, from all of its faults. A slow link stretches the transfers that begin meanwhile.
 """
+
+from collections.abc import Iterator
 
 import jax.numpy as jnp
 
@@ -70,16 +72,25 @@ def way_s(world: World, today: DayConditions, link: Array, begin_s: Array, undis
     """
     if not world.link_faults:
         return undisturbed_s
-    delay_s, stretch = jnp.zeros_like(undisturbed_s), jnp.ones_like(undisturbed_s)
-    for index, fault in enumerate(world.link_faults):
-        for kind in range(today.fault_from_s.shape[0]):
-            from_s, to_s = (jnp.asarray(one)[kind, index] for one in (today.fault_from_s, today.fault_to_s))
-            from_s, to_s = (
-                one.reshape((1,) * (begin_s.ndim - one.ndim) + one.shape) for one in (from_s, to_s)
-            )
-            meets = (link == kind) & (begin_s >= from_s) & (begin_s < to_s)
-            if fault.slowdown == float("inf"):
-                delay_s = jnp.maximum(delay_s, jnp.where(meets, to_s - begin_s, 0.0))
-            else:
+    by_begin = sorted(enumerate(world.link_faults), key=lambda pair: pair[1].from_s)
+    starts_s, stretch = begin_s, jnp.ones_like(undisturbed_s)
+    for index, fault in by_begin:
+        if fault.slowdown == float("inf"):
+            for meets, to_s in _meetings(today, index, link, starts_s):
+                starts_s = jnp.where(meets, to_s, starts_s)
+    for index, fault in by_begin:
+        if fault.slowdown < float("inf"):
+            for meets, _ in _meetings(today, index, link, starts_s):
                 stretch = jnp.where(meets, jnp.maximum(stretch, fault.slowdown), stretch)
+    delay_s = jnp.where(starts_s > begin_s, starts_s - begin_s, 0.0)
     return delay_s + stretch * undisturbed_s
+
+
+def _meetings(
+    today: DayConditions, fault: int, link: Array, begin_s: Array
+) -> Iterator[tuple[Array, Array]]:
+    """For every kind of link: [*batch] bool, which transfers would begin during a fault of the day, and its end."""
+    for kind in range(today.fault_from_s.shape[0]):
+        from_s, to_s = (jnp.asarray(one)[kind, fault] for one in (today.fault_from_s, today.fault_to_s))
+        from_s, to_s = (one.reshape((1,) * (begin_s.ndim - one.ndim) + one.shape) for one in (from_s, to_s))
+        yield (link == kind) & (begin_s >= from_s) & (begin_s < to_s), to_s

@@ -12,6 +12,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from evaluation.simulator.conditions import conditions
+from evaluation.simulator.laws import SMALLEST_UNIFORM
 from evaluation.simulator.truth import ground_truth
 from evaluation.simulator.world import World
 from evaluation.simulator.world_files import world_of
@@ -36,6 +37,7 @@ def unknown_truth(facts: Mapping[str, Any]) -> str:
     options = {
         "nodes that share cores, or agents that react": world.unfolds,
         "hidden changes of speed": world.slow_nodes.any or world.slow_sites.any,
+        "runs that are killed, on one node and not on another": world.declared.kills,
         "errors in its reports": world.reports.any,
         "outputs, whose way is part of the logged time": world.has_output,
         "faults of links": bool(world.link_faults),
@@ -75,7 +77,8 @@ def true_times(
 
 
 def _noise(world: World, link: np.ndarray, rng: np.random.Generator) -> np.ndarray:
-    uniform = rng.uniform(1e-7, 1.0, link.shape)
+    uniform = rng.uniform(SMALLEST_UNIFORM, 1.0, link.shape).astype(np.float32)
+    uniform = np.minimum(uniform, np.nextafter(np.float32(1.0), np.float32(0.0)))  # rounded to 1: no end
     each = [
         np.asarray(kind.noise.quantile(jnp.asarray(uniform)))
         for kind in (world.local, world.cross_site, world.wan)

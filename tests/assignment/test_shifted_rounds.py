@@ -2,6 +2,7 @@
 
 import datetime as dt
 from dataclasses import replace
+from types import SimpleNamespace
 
 import numpy as np
 import pyarrow as pa
@@ -11,6 +12,7 @@ from evaluation.comparison.decisions import plain_decisions
 from evaluation.problems.assignment.comparing import LAST_ANSWER, usual_sites
 from evaluation.problems.assignment.shifted_rounds import absences_of, day_model, modelled, shifted_requests
 from evaluation.simulator.conditions import conditions
+from evaluation.simulator.options import Declared
 from evaluation.simulator.presets import preset
 from evaluation.simulator.true_rounds import true_times, unknown_truth
 from evaluation.simulator.world_files import facts_of
@@ -156,6 +158,8 @@ def test_in_the_world_work_is_what_the_log_shows_times_the_speed_of_its_node():
     assert unknown_truth(facts) == ""
     found = true_times(facts, rows, names, np.random.default_rng(0))
     assert found.run_s * speed == pytest.approx(np.tile(work_s[:, None], 5))
+    almost = SimpleNamespace(uniform=lambda low, high, shape: np.full(shape, 1.0 - 1e-9))
+    assert np.isfinite(true_times(facts, rows, names, almost).way_s).all()
     many = take(rows, np.repeat([0, 1], 1000))
     mean = true_times(facts, many, names, np.random.default_rng(0)).way_s.reshape(2, 1000, -1).mean(axis=1)
     link = (0.1 + 10.0 / 8.0, 0.005 + 10.0 / 110.0, 0.025 + 10.0 / 40.0)  # cloud, own site, the other one
@@ -167,3 +171,6 @@ def test_a_world_that_hides_what_requests_would_have_taken_is_no_judge():
     facts = {"ground_truth": {**facts_of(hidden), "first_day": "2024-01-01", "behaviour": "mix", "seed": 0}}
     assert "hidden changes of speed" in unknown_truth(facts)
     assert unknown_truth({}) == "the log was not simulated"
+    killing = replace(preset("small"), declared=Declared(excess=1.5, kills=True))
+    facts = {"ground_truth": {**facts_of(killing), "first_day": "2024-01-01", "behaviour": "mix", "seed": 0}}
+    assert "runs that are killed" in unknown_truth(facts)

@@ -8,7 +8,8 @@ import numpy as np
 import pytest
 
 from evaluation.simulator.behaviour import behaviour
-from evaluation.simulator.conditions import conditions
+from evaluation.simulator.conditions import WAN, conditions
+from evaluation.simulator.failures import way_s
 from evaluation.simulator.history import play_streams
 from evaluation.simulator.logs import day_of, on_time
 from evaluation.simulator.mechanics import unfolding
@@ -162,6 +163,22 @@ def test_inputs_wait_for_a_link_that_is_down(first_come):
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize(
+    ("faults", "takes_s"),
+    [
+        ([(100.0, 200.0, np.inf), (200.0, 300.0, np.inf)], 151.0),
+        ([(150.0, 300.0, np.inf), (100.0, 200.0, np.inf)], 151.0),
+        ([(100.0, 200.0, np.inf), (190.0, 300.0, 3.0)], 53.0),
+        ([(100.0, 200.0, np.inf), (120.0, 180.0, 3.0)], 51.0),
+    ],
+)
+def test_a_transfer_begins_when_the_link_is_back_from_all_of_its_faults(faults, takes_s):
+    plans = tuple(LinkFault("wan", (0,), *one) for one in faults)
+    world = validate(replace(preset("small"), name="faulty", link_faults=plans))
+    found = way_s(world, conditions(world, 0), jnp.array([WAN]), jnp.array([150.0]), jnp.array([1.0]))
+    np.testing.assert_allclose(found, [takes_s])
+
+
 def test_hosting_rules_bind_behaviours_and_the_clusters_legality(first_come, everything):
     hosts = conditions(EVERYTHING, 0).hosts
     for rows in (first_come, everything):
