@@ -153,6 +153,7 @@ def test_impossible_worlds_and_configurations_are_refused_by_name() -> None:
     )
     assert "latency_s" in refused(replace(world, local=Link(latency_s=-1.0)))
     assert "reactions" in refused(replace(world, reactions=type(world.reactions)(leaving=0.5)))
+    assert "reports" in refused(replace(world, reports=type(world.reports)(lost=0.1)))
     for name, value in (("slot_s", 0.0), ("node_places", 0), ("memory_share", 1.5), ("estimate_memory", 1.0)):
         assert name in refused(world, replace(SlotConfig(), **{name: value}))
     with pytest.raises(ConfigError, match="requests a slot"):

@@ -107,6 +107,7 @@ def _refuse_options(world: World) -> None:
             ("declared", world.declared.any),
             ("pressure", world.contends),
             ("taken_cores", world.taken_cores > 0.0),
+            ("reports", world.reports.any),
         )
         if is_asked
     ]
