@@ -23,6 +23,7 @@ from evaluation.simulator.calendar_days import validate_days
 from evaluation.simulator.history import History, play
 from evaluation.simulator.log_tables import left_for_good, node_samples_table, nodes_table, requests_table
 from evaluation.simulator.memory import refuse_too_large
+from evaluation.simulator.options import Declared
 from evaluation.simulator.presets import preset
 from evaluation.simulator.workloads import FACT, Workload, save_workload, workload
 from evaluation.simulator.world import CALENDAR_DAY_S, World
@@ -191,9 +192,7 @@ def _notes(world: World, made: Workload | None) -> list[str]:
     return [
         f"Simulated world {world.name!r}; every day begins with an empty system.",
         f"The last {quiet_s:g} s of a calendar day are quiet.",
-        "requested_run_s is the run time after which a run is killed, on whatever node."
-        if world.declared.kills
-        else "requested_run_s is the run time declared for a reference core, no limit: nodes differ in speed.",
+        f"requested_run_s is the run time {_requested(world.declared)}.",
         "start includes the way of the input to the node; a core is held from start to finish.",
         *(
             ["finish includes the way of the output back; the core is free before."]
@@ -202,6 +201,15 @@ def _notes(world: World, made: Workload | None) -> list[str]:
         ),
         *([] if made is None else [f"Requests of another log, as days of pattern {made.pattern}."]),
     ]
+
+
+def _requested(declared: Declared) -> str:
+    """What a declared run time means, in words."""
+    if declared.kills:
+        return "after which a run is killed, on whatever node"
+    if declared.limits:
+        return "after which a run on a reference core ends, completed: nodes differ in speed"
+    return "declared for a reference core, no limit: nodes differ in speed"
 
 
 def _refuse_types(*given: Any) -> None:

@@ -76,16 +76,20 @@ def _unfolding(
     one = jnp.ones((len(world.nodes), *clock_s.shape), jnp.float32)
     num_served, num_waiting = (jnp.sum(flag, axis=1, dtype=jnp.float32) for flag in (served, waiting))
     limit = jnp.asarray(today.limit).reshape((-1, *trailing)) * one
-    next_end_s = jnp.min(jnp.where(served, jobs.left_s, jnp.inf), axis=1)
+    speed = _speed(system.hidden, clock_s, one, slice(None))
+    left_s = jobs.left_s
+    if jobs.killed_after_s is not None:  # no run lasts longer
+        began_s = jnp.where(served, jobs.start_s, clock_s[None, None])
+        left_s = jnp.minimum(left_s, (began_s + jobs.killed_after_s - clock_s[None, None]) * speed[:, None])
+    next_end_s = jnp.min(jnp.where(served, left_s, jnp.inf), axis=1)
     if system.hidden.taken_s is not None:
         rest_s = system.hidden.taken_s - clock_s[None, None]
         limit = limit - jnp.sum(rest_s > 0.0, axis=0)
         next_end_s = jnp.minimum(next_end_s, jnp.min(jnp.where(rest_s > 0.0, rest_s, jnp.inf), axis=0))
-    speed = _speed(system.hidden, clock_s, one, slice(None))
-    queue_s = jnp.sum(jnp.where(waiting, jobs.left_s, 0.0), axis=1) / jnp.maximum(limit, 1.0)
+    queue_s = jnp.sum(jnp.where(waiting, left_s, 0.0), axis=1) / jnp.maximum(limit, 1.0)
     next_end_s = jnp.where(jnp.isfinite(next_end_s), next_end_s, 0.0)
     is_full = num_served + num_waiting >= limit
-    left_s = jnp.where(served | waiting, jobs.left_s, 0.0)
+    left_s = jnp.where(served | waiting, left_s, 0.0)
     shares = jnp.asarray(today.shares).reshape((-1, 1, *trailing))
     pressure = jnp.zeros_like(one)
     if jobs.pressure is not None:

@@ -2,7 +2,9 @@
 kill them."""
 
 from dataclasses import replace
+from types import SimpleNamespace
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
@@ -10,10 +12,13 @@ import pytest
 from evaluation.simulator.arrivals import needed, request_at
 from evaluation.simulator.conditions import conditions
 from evaluation.simulator.laws import Law, constant, exponential, lognormal
-from evaluation.simulator.mechanics import mechanics_of, unfolding
+from evaluation.simulator.logs import _notes
+from evaluation.simulator.mechanics import begin_unfolding, mechanics_of, unfolding
 from evaluation.simulator.names import names_in
 from evaluation.simulator.options import Declared
 from evaluation.simulator.presets import preset
+from evaluation.simulator.revealing import reveal_in
+from evaluation.simulator.stations import GONE, SERVED, WAITING
 from evaluation.simulator.vocabulary import cluster_of
 from evaluation.simulator.world import validate
 from logs_schema.errors import ConfigError
@@ -134,6 +139,35 @@ def test_where_cores_are_shared_a_run_is_killed_by_the_clock():
     )
     run_s = rows.fate.finish_s[live, 0] - rows.fate.start_s[live, 0]
     np.testing.assert_allclose(run_s[killed], declared_s[killed], atol=0.1)
+
+
+@pytest.mark.parametrize(
+    ("declared", "words"),
+    [(Declared(2.0), "no limit"), (Declared(limits=True), "ends, completed"), (Declared(kills=True), "is killed")],
+)
+def test_a_log_says_what_a_declared_run_time_means(declared, words):
+    told = [note for note in _notes(replace(preset("small"), declared=declared), None) if words in note]
+    assert len(told) == 1 and told[0].startswith("requested_run_s")
+
+
+def test_a_reference_knows_that_no_run_lasts_longer_than_declared():
+    world, clock_s = killing(1.0, "ps", memory_gib=2.0), jnp.array([10.0])
+    today, names = conditions(world, 0), names_in(world, cluster_of(world))
+    system = begin_unfolding(jax.random.key(0), world, today, 4, clock_s)
+
+    def held(*values):
+        return jnp.array(values)[None, :, None]
+
+    jobs = system.jobs._replace(
+        phase=held(SERVED, SERVED, WAITING, GONE), left_s=held(300.0, 40.0, 500.0, 0.0),
+        start_s=held(5.0, 0.0, jnp.inf, jnp.inf), killed_after_s=held(20.0, 150.0, 150.0, jnp.inf),
+    )  # fmt: skip
+    events = SimpleNamespace(clock_s=clock_s, request=SimpleNamespace(agent=jnp.zeros((1, 1), int)))
+    seen = reveal_in(world, today, names)(
+        system._replace(jobs=jobs), SimpleNamespace(observed_events=events)
+    )
+    np.testing.assert_allclose(seen.left_s[0, :, 0], [15.0, 40.0, 150.0, 0.0])
+    assert seen.wait_s[0, 0] == pytest.approx(15.0 + 150.0 / 2)
 
 
 @pytest.mark.slow
