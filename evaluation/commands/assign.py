@@ -64,8 +64,7 @@ def config_of(arguments: Namespace) -> "AssignConfig":
     from offline_rl.assignment.config import AssignConfig
     from offline_rl.assignment.training import quick
 
-    config = given(AssignConfig(), arguments)
-    config = quick(config) if arguments.quick else config
+    config = given(quick(AssignConfig()) if arguments.quick else AssignConfig(), arguments)
     return replace(config, learning=given(config.learning, arguments))
 
 

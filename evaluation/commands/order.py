@@ -12,6 +12,7 @@ if TYPE_CHECKING:
 
 NAME = "order"
 HELP = "train orders of a batch queue and evaluate them by exact replay of later weeks"
+NUM_SEEDS = 5
 
 
 def add_arguments(parser: ArgumentParser) -> None:
@@ -24,7 +25,9 @@ def add_arguments(parser: ArgumentParser) -> None:
     add_options(
         parser, WeeksConfig, "shifts", "warm", "between", days="num_train_days", anchors="num_anchors"
     )
-    parser.add_argument("--seeds", metavar="N", type=int, default=5, help="indices an anchor (default: 5)")
+    parser.add_argument(
+        "--seeds", metavar="N", type=int, help=f"indices an anchor (default: {NUM_SEEDS}, with --quick 1)"
+    )
     add_options(parser, OrderTrainingConfig, "index_only", ppo_seeds="num_ppo_seeds", updates="num_updates")
     parser.add_argument(
         "--rules-only", action="store_true", help="train nothing: evaluate the published rules"
@@ -76,13 +79,23 @@ def config_of(arguments: Namespace) -> "OrderConfig":
 
     from evaluation.problems.configuration import OrderConfig, WeeksConfig
     from evaluation.problems.ordering.config import quick
+    from logs_schema.errors import ConfigError
     from offline_rl.ordering.programs import OrderTrainingConfig
 
-    training: OrderTrainingConfig | None = None
-    if not arguments.rules_only:
-        chosen = set_fields(OrderTrainingConfig, arguments)
-        training = OrderTrainingConfig(seeds=tuple(range(arguments.seeds)))
-        look_every = gcd(training.look_every, chosen.get("num_updates", training.num_updates))
-        training = replace(training, **chosen, look_every=look_every)
+    chosen = set_fields(OrderTrainingConfig, arguments)
+    if arguments.seeds is not None:
+        chosen["seeds"] = tuple(range(arguments.seeds))
+    if arguments.rules_only and chosen:
+        raise ConfigError(
+            "options of a training that is left out",
+            where="--rules-only, and one of --seeds, --index-only, --ppo-seeds, --updates",
+            allowed="--rules-only without them",
+            advice="leave one or the other out",
+        )
+    training = None if arguments.rules_only else OrderTrainingConfig(seeds=tuple(range(NUM_SEEDS)))
     config = given(OrderConfig(weeks=given(WeeksConfig(), arguments), training=training), arguments)
-    return quick(config) if arguments.quick else config
+    config = quick(config) if arguments.quick else config
+    if (training := config.training) is None:
+        return config
+    look_every = gcd(training.look_every, chosen.get("num_updates", training.num_updates))
+    return replace(config, training=replace(training, **chosen, look_every=look_every))

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from evaluation.commands.actions import Action
 from evaluation.commands.common_arguments import add_work_folder
-from evaluation.commands.options import add_options, given, words
+from evaluation.commands.options import add_options, given, set_fields, words
 
 HELP = {
     "kais": "dispatch and orchestration as KaiS compares them (Han et al. 2021)",
@@ -83,6 +83,8 @@ def run(table: str, arguments: Namespace) -> int:
     from evaluation.simulator.world_files import chosen_world
     from offline_rl.orchestration.config import QUICK_BUDGET, TrainingBudget
 
+    if arguments.figure:
+        _refuse_idle(arguments)
     config = OrchestrationConfig()
     config = given(quick(config) if arguments.quick else config, arguments)
     if arguments.untrained:
@@ -104,6 +106,31 @@ def run(table: str, arguments: Namespace) -> int:
     name = arguments.figure or table
     keep_and_show(arguments, out / f"{name}.json", found, as_tables(found))
     return 0
+
+
+def _refuse_idle(arguments: Namespace) -> None:
+    """ConfigError where options say something of the table that a figure does not read."""
+    from evaluation.reproduction.orchestration import OrchestrationConfig
+    from logs_schema.errors import ConfigError
+    from offline_rl.orchestration.config import TrainingBudget
+
+    given_days = set_fields(OrchestrationConfig, arguments).get("days", ())
+    of_central = {
+        "--updates, --plans": bool(set_fields(TrainingBudget, arguments)),
+        "--days of several days": len(given_days) > 1,
+    }
+    idle = {
+        "--repeats": arguments.repeats != 1,
+        "--learned": bool(arguments.learned),
+        "--untrained": bool(arguments.untrained),
+    } | (of_central if arguments.figure == CENTRAL else {})
+    if said := [option for option, is_given in idle.items() if is_given]:
+        raise ConfigError(
+            f"the figure {arguments.figure} does not take {', '.join(said)}",
+            where="reproduce --figure",
+            allowed="options of the log, and of what is simulated",
+            advice="leave them out, or make the table, without --figure",
+        )
 
 
 TABLES = tuple(

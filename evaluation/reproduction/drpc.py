@@ -263,9 +263,7 @@ def _log_step(config: DrpcConfig) -> Step:
         return {"num_rows": report.num_rows}
 
     settings = {"preset": config.preset, "days": config.log_days, "refreshed_days": config.refreshed_days}
-    return Step(
-        "archive", "job-archive", build, config=settings, seed=config.seed, code_version=LOADS_CODE
-    )
+    return Step("archive", "job-archive", build, config=settings, seed=config.seed, code_version=LOADS_CODE)
 
 
 def _twin_step(config: DrpcConfig) -> Step:

@@ -86,9 +86,7 @@ def way_s(world: World, today: DayConditions, link: Array, begin_s: Array, undis
     return delay_s + stretch * undisturbed_s
 
 
-def _meetings(
-    today: DayConditions, fault: int, link: Array, begin_s: Array
-) -> Iterator[tuple[Array, Array]]:
+def _meetings(today: DayConditions, fault: int, link: Array, begin_s: Array) -> Iterator[tuple[Array, Array]]:
     """For every kind of link: [*batch] bool, which transfers would begin during a fault of the day, and its end."""
     for kind in range(today.fault_from_s.shape[0]):
         from_s, to_s = (jnp.asarray(one)[kind, fault] for one in (today.fault_from_s, today.fault_to_s))

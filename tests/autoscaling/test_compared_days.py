@@ -231,6 +231,18 @@ def test_a_comparison_of_other_days_is_another() -> None:
     assert plans[0].settings != plans[1].settings
 
 
+def test_the_log_is_named_where_it_is_judged_by_what_it_says_alone(monkeypatch):
+    """As where no day makes a twin, and the truth judges."""
+    in_log = {part: np.ones(6) for parts in comparing.PARTS.values() for part in parts}
+    days = [comparing.Day("truth", 0, np.zeros(6), None, None, in_log)]  # type: ignore[arg-type]
+    monkeypatch.setattr(comparing, "_days", lambda *_: ((), days))
+    archive = SimpleNamespace(path=Path("log"), content_hash="", num_rows=lambda _: 0)
+    found = comparing.compare_autoscalers(
+        archive, [day_of(1)], [], TASK, ("web",), [], cost_under_slo(), SilentProgress()
+    )
+    assert {one.policy for one in found.cells} == {"logged"} == {one.name for one in found.policies}
+
+
 def test_a_day_that_is_not_whole_says_so(monkeypatch):
     first = dt.date(2024, 1, 1)
     logs = {1: cut_out(DAY, MORNING), 2: cut_out(DAY, slice(0, 100))}

@@ -143,11 +143,16 @@ def test_where_cores_are_shared_a_run_is_killed_by_the_clock():
 
 @pytest.mark.parametrize(
     ("declared", "words"),
-    [(Declared(2.0), "no limit"), (Declared(limits=True), "ends, completed"), (Declared(kills=True), "is killed")],
+    [
+        (Declared(2.0), "no limit"),
+        (Declared(limits=True), "ends, completed"),
+        (Declared(kills=True), "is killed"),
+    ],
 )
 def test_a_log_says_what_a_declared_run_time_means(declared, words):
     told = [note for note in _notes(replace(preset("small"), declared=declared), None) if words in note]
-    assert len(told) == 1 and told[0].startswith("requested_run_s")
+    assert len(told) == 1
+    assert told[0].startswith("requested_run_s")
 
 
 def test_a_reference_knows_that_no_run_lasts_longer_than_declared():
@@ -163,9 +168,7 @@ def test_a_reference_knows_that_no_run_lasts_longer_than_declared():
         start_s=held(5.0, 0.0, jnp.inf, jnp.inf), killed_after_s=held(20.0, 150.0, 150.0, jnp.inf),
     )  # fmt: skip
     events = SimpleNamespace(clock_s=clock_s, request=SimpleNamespace(agent=jnp.zeros((1, 1), int)))
-    seen = reveal_in(world, today, names)(
-        system._replace(jobs=jobs), SimpleNamespace(observed_events=events)
-    )
+    seen = reveal_in(world, today, names)(system._replace(jobs=jobs), SimpleNamespace(observed_events=events))
     np.testing.assert_allclose(seen.left_s[0, :, 0], [15.0, 40.0, 150.0, 0.0])
     assert seen.wait_s[0, 0] == pytest.approx(15.0 + 150.0 / 2)
 

@@ -183,7 +183,7 @@ def compare_autoscalers(
     tallies = [one for one in tallies if one.policy not in refused]
     differences = [one for one in differences if not {one.policy, one.reference} & refused.keys()]
     policies = [one.facts for one in contenders if one.facts.name not in refused]
-    if any(day.logged is not None for day in days):
+    if any(day.logged is not None or day.in_log is not None for day in days):
         policies.insert(0, PolicyFacts(LOGGED, "history", "the grants of the log, one after the other"))
     judges = [JudgeFacts(name, JUDGES[name]) for name in dict.fromkeys(day.judge for day in days)]
     entry = {

@@ -55,7 +55,7 @@ class ReplayConfig:
     backfill: str | None = field(default=None, metadata={"choices": tuple(rule.name for rule in RULES)})
     clairvoyant: bool = False
     days: tuple[date, date] | None = None
-    warm: str = field(default="logged", metadata={"choices": WARM_STARTS})
+    warm: str = field(default=WARM_STARTS[0], metadata={"choices": WARM_STARTS})
     pool: str | None = None
     withdraw: bool = False
     waits: tuple[Path, ...] = ()
@@ -67,6 +67,13 @@ class ReplayConfig:
                 where="backfill",
                 allowed="an order only together with easy",
                 advice="add --easy, or leave --backfill out",
+            )
+        if self.warm != WARM_STARTS[0] and self.days is None:
+            raise ConfigError(
+                f"a replay of the whole log begins with nothing, not with jobs {self.warm}",
+                where="warm",
+                allowed="together with days",
+                advice="name the days (--days), or leave --warm out",
             )
         if self.days is not None and self.days[0] > self.days[1]:
             raise ConfigError(

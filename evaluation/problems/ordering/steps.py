@@ -250,11 +250,23 @@ def build_queue_bundle(
     seeds, facts = policy.config.seeds, manifest.extra
     if rule is not None and seed is not None:
         raise ConfigError("a rule has no seed", where="--rule, --seed", advice="name one of them")
+    if rule is not None and comparison_path is not None:
+        raise ConfigError(
+            "a rule that is named is exported whatever a comparison found",
+            where="--rule, --comparison",
+            advice="name one of them",
+        )
     comparison = None
     if comparison_path is not None:
         _refuse_other_comparison(comparison_path, manifest.content_hash)
         comparison = load_comparison(comparison_path)
     winner = winner_to_export(policy.chosen, rule=rule, seed=seed, comparison=comparison)
+    if winner.rule is not None and seed is not None:
+        raise ConfigError(
+            f"the comparison chose {winner.rule}, which has no seed",
+            where="--seed, --comparison",
+            advice="leave --seed out, or --comparison for the index of that seed",
+        )
     words, stand_in = winner.words, None if winner.fallback is None else fixed_order(winner.fallback)
     trained_on = {name: facts[name] for name in ("first_day", "last_day", "num_days")}
     trained_on |= {"chosen": words} | policy.pool.described

@@ -1,0 +1,75 @@
+"""Options of a command that say nothing of what it is asked to do are refused, and those given outdo a quick form's."""
+
+from argparse import Namespace
+from types import SimpleNamespace
+
+import pytest
+
+from evaluation.commands import assign, order
+from evaluation.commands.actions import LateParser
+from evaluation.commands.cli import main
+from evaluation.problems.ordering import steps
+from evaluation.problems.ordering.exported_order import Winner
+from evaluation.problems.ordering.replaying import ReplayConfig
+from logs_schema.errors import ConfigError
+
+
+def parsed(command, *words) -> Namespace:
+    parser = LateParser("schedtwin", declare=command)
+    return parser.parse_args([str(word) for word in words])
+
+
+@pytest.mark.parametrize(
+    ("figure", "words", "named"),
+    [
+        ("carry_over", ("--repeats", "3"), "--repeats"),
+        ("carry_over", ("--learned", "gpg"), "--learned"),
+        ("central", ("--updates", "3"), "--updates"),
+        ("central", ("--days", "1,7"), "--days"),
+    ],
+)
+def test_a_figure_refuses_what_is_of_the_table_alone(figure, words, named, tmp_path, capsys):
+    out = tmp_path / "figure"
+    assert main(["reproduce", "kmps", "--figure", figure, *words, "--out", str(out)]) == 2
+    assert f"the figure {figure} does not take {named}" in capsys.readouterr().err
+    assert not out.exists()
+
+
+def test_rules_alone_take_no_options_of_a_training():
+    for words in (("--seeds", 3), ("--index-only",), ("--updates", 4)):
+        with pytest.raises(ConfigError, match="a training that is left out"):
+            order.config_of(parsed(order.add_arguments, "archive", "--rules-only", *words))
+    assert order.config_of(parsed(order.add_arguments, "archive", "--rules-only")).training is None
+
+
+def test_what_is_asked_for_outdoes_a_quick_form():
+    quick = order.config_of(parsed(order.add_arguments, "archive", "--quick")).training
+    assert (quick.seeds, quick.num_updates) == ((0,), 2)
+    asked = ("archive", "--quick", "--seeds", 3, "--updates", 9)
+    found = order.config_of(parsed(order.add_arguments, *asked)).training
+    assert (found.seeds, found.num_updates, found.num_streams) == ((0, 1, 2), 9, quick.num_streams)
+    usual = order.config_of(parsed(order.add_arguments, "archive")).training
+    assert usual.seeds == (0, 1, 2, 3, 4)
+    words = ("--archive", "log", "--out", "bundle", "--quick")
+    config = assign.config_of(parsed(assign._add_train, *words, "--requests", 80))
+    assert (config.num_requests, config.num_held_out) == (80, 8)
+
+
+def test_a_replay_of_a_whole_log_has_no_jobs_to_begin_with():
+    assert ReplayConfig(warm="logged").days is None
+    with pytest.raises(ConfigError, match="begins with nothing") as refused:
+        ReplayConfig(warm="easy")
+    assert "--days" in refused.value.advice
+
+
+def test_a_seed_or_a_comparison_that_would_decide_nothing_is_refused(monkeypatch, tmp_path):
+    policy = SimpleNamespace(config=SimpleNamespace(seeds=(0, 1)), chosen=None)
+    monkeypatch.setattr(steps, "load_queue_policy", lambda _: policy)
+    monkeypatch.setattr(steps, "read_manifest", lambda *_: SimpleNamespace(extra={}, content_hash=""))
+    with pytest.raises(ConfigError, match="whatever a comparison found"):
+        steps.build_queue_bundle(tmp_path / "bundle", tmp_path, rule="saf", comparison_path=tmp_path)
+    monkeypatch.setattr(steps, "_refuse_other_comparison", lambda *_: None)
+    monkeypatch.setattr(steps, "load_comparison", lambda _: None)
+    monkeypatch.setattr(steps, "winner_to_export", lambda *_, **__: Winner("saf+easy", "words"))
+    with pytest.raises(ConfigError, match=r"chose saf\+easy, which has no seed"):
+        steps.build_queue_bundle(tmp_path / "bundle", tmp_path, seed=1, comparison_path=tmp_path)
