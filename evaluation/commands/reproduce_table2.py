@@ -153,4 +153,5 @@ def _folder_name(config: "Table2Config", is_quick: bool) -> str:
     is_unguarded = config.twin.num_members == 1
     parts += ["unguarded"] if is_unguarded else []
     parts += [] if config.certified or is_unguarded else ["uncertified"]
+    parts += [] if config.train.from_logs or is_unguarded else ["no-log-learners"]
     return "-".join([*parts, *(["quick"] if is_quick else [])])

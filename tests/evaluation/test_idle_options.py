@@ -5,7 +5,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from evaluation.commands import assign, order
+from evaluation.commands import assign, order, reproduce_table2
 from evaluation.commands.actions import LateParser
 from evaluation.commands.cli import main
 from evaluation.problems.ordering import steps
@@ -33,6 +33,23 @@ def test_a_figure_refuses_what_is_of_the_table_alone(figure, words, named, tmp_p
     assert main(["reproduce", "kmps", "--figure", figure, *words, "--out", str(out)]) == 2
     assert f"the figure {figure} does not take {named}" in capsys.readouterr().err
     assert not out.exists()
+
+
+def test_what_a_table_is_made_with_is_not_replaced_by_that_of_another():
+    """Another training would take its place in a shared folder."""
+    asked = (
+        (),
+        ("--no-log-learners",),
+        ("--uncertified",),
+        ("--unguarded",),
+        ("--unguarded", "--no-log-learners"),
+    )
+    configs = [
+        reproduce_table2._configured(parsed(reproduce_table2.add_arguments, *words)) for words in asked
+    ]
+    assert configs[3] == configs[4]
+    names = [reproduce_table2._folder_name(config, False) for config in configs[:4]]
+    assert len(set(names)) == len(names)
 
 
 def test_rules_alone_take_no_options_of_a_training():

@@ -3,6 +3,7 @@
 from types import SimpleNamespace
 
 import numpy as np
+import pytest
 
 from evaluation.comparison.bootstrap import IntervalConfig
 from evaluation.comparison.comparison import compare
@@ -11,8 +12,13 @@ from evaluation.comparison.report.render import _by_metric
 from evaluation.comparison.report.verdict import verdict
 from evaluation.comparison.report.words import summary
 from evaluation.judges.descriptions import LADDER, POLICIES
+from evaluation.problems.configuration import RunConfig
+from evaluation.problems.placement import steps
 from evaluation.problems.placement.case import Case
 from evaluation.problems.placement.kit import compared
+from logs_schema.hashing import json_hash
+from logs_schema.progress import SilentProgress
+from logs_schema.records import to_plain
 from offline_rl.rules.in_twin import DESCRIPTIONS
 from tests.evaluation.made import made_decisions
 
@@ -83,3 +89,22 @@ def test_the_ladder_is_described_by_what_it_chose():
 def test_without_a_ladder_or_a_rule_nothing_is_told():
     assert compared(made({RULES[0]: 0.2})) == []
     assert compared(made({LADDER: 0.2})) == []
+
+
+def test_estimates_kept_of_a_killed_comparison_have_its_own_intervals(monkeypatch, tmp_path):
+    kept = []
+
+    def beside(_out, _kind, _made_from, settings, **_):
+        kept.append(json_hash(to_plain(settings)))
+        raise KeyboardInterrupt
+
+    known = SimpleNamespace(content_hash="", encoding=SimpleNamespace(train_days=()))
+    for name in ("Archive", "refuse_other_nodes", "refuse_other_twin", "plan_of", "read_manifest"):
+        monkeypatch.setattr(steps, name, lambda *_: known)
+    monkeypatch.setattr(steps, "PlacementTwin", SimpleNamespace(load=lambda _: known))
+    monkeypatch.setattr(steps, "Unfinished", SimpleNamespace(beside=beside))
+    for level in (0.95, 0.9, 0.95):
+        config = RunConfig(intervals=IntervalConfig(level=level))
+        with pytest.raises(KeyboardInterrupt):
+            steps.build_comparison(*[tmp_path] * 3, None, config, SilentProgress(), title="")
+    assert kept[0] == kept[2] != kept[1]
