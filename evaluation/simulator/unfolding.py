@@ -27,6 +27,10 @@ def in_order_of(today: DayConditions, world_node: np.ndarray) -> DayConditions:
     last = ("core_exists", "affinity", "link", "hosts")
     moved = {name: getattr(today, name)[world_node] for name in first}
     moved |= {name: getattr(today, name)[:, world_node] for name in last}
+    if today.hidden is not None:
+        own = {name: getattr(today.hidden, name) for name in ("speed", "taken_s")}  # leaves [..., nodes]
+        of_nodes = jax.tree.map(lambda leaf: leaf[:, world_node], own)
+        moved["hidden"] = today.hidden._replace(**of_nodes)
     return today._replace(**moved)
 
 

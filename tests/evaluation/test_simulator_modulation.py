@@ -25,6 +25,7 @@ from evaluation.simulator.modulation import (
 )
 from evaluation.simulator.options import Periods
 from evaluation.simulator.presets import preset
+from evaluation.simulator.unfolding import in_order_of
 from evaluation.simulator.world import validate
 from logs_schema.errors import ConfigError
 from tests.evaluation.worlds import agree_on_fates, interval, queue, simulated
@@ -211,6 +212,16 @@ def test_a_logs_day_can_be_simulated_anew_with_its_own_hidden_changes():
     drawn = draw_hidden(jax.random.key(1), world, today[1], (3,))
     np.testing.assert_array_equal(drawn.work.value[..., 2], today[1].hidden.work.value)
     np.testing.assert_array_equal(drawn.work.ends_s[..., 0], today[1].hidden.work.ends_s)
+
+
+def test_hidden_changes_that_are_given_stay_with_their_nodes():
+    world = validate(replace(preset("small"), name="slow", slow_nodes=PERIODS, taken_cores=0.5))
+    today, order = with_hidden(world, conditions(world, 0), seed=3), np.array([3, 0, 4, 2, 1])
+    moved = in_order_of(today, order).hidden
+    for speed, own in zip(moved.speed, today.hidden.speed, strict=True):
+        np.testing.assert_array_equal(speed, np.asarray(own)[:, order])
+    np.testing.assert_array_equal(moved.taken_s, np.asarray(today.hidden.taken_s)[:, order])
+    assert len(np.unique(today.hidden.speed.ends_s[0])) == len(world.nodes)
 
 
 @pytest.mark.slow

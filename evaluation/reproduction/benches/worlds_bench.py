@@ -55,7 +55,7 @@ PRICE = 0.2
 NUM_RANDOM = 2
 """Networks with random parameters: policies that no log would show."""
 VALUES = "values.json"
-VALUES_CODE = 8
+VALUES_CODE = 9
 
 
 @dataclass(frozen=True)
