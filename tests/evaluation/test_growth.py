@@ -4,6 +4,7 @@ from pathlib import Path
 
 import pytest
 
+from evaluation.reproduction.benches import growth
 from evaluation.reproduction.benches.growth import Cost, GrowthConfig, _exponents, _measured, measure_growth
 from evaluation.simulator.logs import simulate
 from logs_schema import REQUESTS, ArchiveWriter, ConfigError
@@ -39,10 +40,26 @@ def test_what_cannot_be_measured_is_refused(tmp_path: Path) -> None:
         measure_growth(tmp_path / "archive", GrowthConfig(days=(2,)), tmp_path, SilentProgress())
 
 
+def test_what_was_measured_of_another_log_or_with_other_settings_is_measured_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    measured: list[str] = []
+    monkeypatch.setattr(growth, "_measured", lambda words, _: measured.append(words[4]) or (1.0, 1.0, 1.0))
+    for name in ("one", "other"):
+        with ArchiveWriter(tmp_path / name) as writer:
+            row = {"request_id": name, "arrival": 0.0, "site": "s", "status": "unknown"}
+            writer.write("requests", tabulate(REQUESTS, [row]), source="made")
+    cases = (("one", ""), ("one", ""), ("one", "[twin]\nnum_steps = 9\n"), ("other", ""), ("one", ""))
+    for name, settings in cases:
+        config = GrowthConfig(days=(1,), settings=settings)
+        measure_growth(tmp_path / name, config, tmp_path, SilentProgress())
+    assert [Path(one).name for one in measured] == ["one", "one", "other"]
+
+
 @pytest.mark.slow
 def test_the_memory_of_a_fit_does_not_grow_with_what_it_cannot_use(tmp_path: Path) -> None:
     simulate("kais", 12, "mix", 0, tmp_path / "archive")
     config = GrowthConfig((4, 12), ("fit",), '[twin]\nnum_steps = 100\n[population]\nkind = "none"\n')
-    growth = measure_growth(tmp_path / "archive", config, tmp_path, SilentProgress())
-    assert growth.memory_exponent["fit"] < 0.3
-    assert growth.time_exponent["fit"] < 0.5
+    found = measure_growth(tmp_path / "archive", config, tmp_path, SilentProgress())
+    assert found.memory_exponent["fit"] < 0.3
+    assert found.time_exponent["fit"] < 0.5

@@ -21,6 +21,7 @@ from matplotlib.figure import Figure
 
 from logs_schema import Archive
 from logs_schema.errors import ConfigError
+from logs_schema.hashing import json_hash
 from logs_schema.progress import Progress
 
 KIB_PER_MIB = 1024.0
@@ -91,7 +92,8 @@ def measure_growth(archive: Path, config: GrowthConfig, work: Path, progress: Pr
     Args:
         archive: Of the log.
         config: What to measure.
-        work: Existing folder for what the commands write; what is measured there already is not measured again.
+        work: Existing folder for what the commands write; what is measured there already, of this archive with these
+            settings, is not measured again.
         progress: Where to show how far it is.
 
     Raises:
@@ -106,10 +108,11 @@ def measure_growth(archive: Path, config: GrowthConfig, work: Path, progress: Pr
             allowed=f"{config.days[-1]} or more",
         )
     costs: list[Cost] = []
+    made_from = json_hash({"archive": log.content_hash, "settings": config.settings})
     total = sum(len(_steps_on(config, num_days)) for num_days in config.days)
     with progress.stage("bench growth", total=total, unit="commands") as stage:
         for num_days in config.days:
-            folder = work / f"days-{num_days}"
+            folder = work / f"days-{num_days}-{made_from[:8]}"
             folder.mkdir(exist_ok=True)
             settings = folder / "settings.toml"
             settings.write_text(f"{_days_table(days[:num_days])}\n{config.settings}")
