@@ -17,6 +17,7 @@ Source: the request generator of KaiS, section IV-A (services from `task_type`, 
 durations).
 """
 
+import datetime as dt
 from collections.abc import Sequence
 from typing import NamedTuple
 
@@ -59,7 +60,7 @@ _COLUMNS = (
 class ArrivalPool(NamedTuple):
     """Requests of a log in order of arrival, in a world's indices and units; arrays [requests], NaN where unknown."""
 
-    clock_s: np.ndarray  # float64, since midnight of the log's first day
+    clock_s: np.ndarray  # float64, since midnight of the first day that was read
     service: np.ndarray  # int32
     agent: np.ndarray  # int32, HIDDEN where the log hides it
     run_s: np.ndarray  # float64, declared run on a reference core
@@ -67,13 +68,18 @@ class ArrivalPool(NamedTuple):
     deadline_factor: np.ndarray  # over the deadline of service and scenario
 
 
-def read_pool(archive: Archive, world: World) -> ArrivalPool:
+def read_pool(archive: Archive, world: World, days: Sequence[dt.date] | None = None) -> ArrivalPool:
     """The requests of an archive as those of a world.
+
+    Args:
+        archive: Of the log.
+        world: Whose services, agents and scale they take.
+        days: Days of requests, ascending; the first ones of the log, of `POOL_REQUESTS` requests, where None.
 
     Raises:
         ConfigError: the archive holds no requests, or lacks columns that its simulated world writes.
     """
-    days = _first_days(archive)
+    days = _first_days(archive) if days is None else days
     if not days:
         raise ConfigError("the archive holds no requests", where=str(archive.path), allowed="at least one")
     rows = archive.read("requests", days=days, columns=_COLUMNS)

@@ -14,12 +14,15 @@ from evaluation.judges.players import PlayerInput
 from evaluation.reproduction.benches.worlds_bench import WorldsBenchConfig, quick, shortened
 from evaluation.reproduction.benches.worlds_table import as_json, as_table, counts, summary
 from evaluation.reproduction.benches.worlds_values import Contestant, day_requests, side_by_side
+from evaluation.simulator import pool
 from evaluation.simulator.logs import FIRST_DAY, simulate
 from evaluation.simulator.options import Outage, Reactions
 from evaluation.simulator.presets import preset
 from evaluation.simulator.world import validate
-from logs_schema import Archive
+from evaluation.simulator.world_files import facts_of
+from logs_schema import REQUESTS, Archive, ArchiveWriter
 from logs_schema.errors import ConfigError
+from logs_schema.formats.reading import tabulate
 
 TINY = replace(preset("small"), name="tiny", requests_per_day=120.0, day_s=6_000.0)
 
@@ -77,6 +80,24 @@ def test_the_world_is_asked_what_its_log_was_asked(tmp_path):
     assert agents == rows["agent"].to_pylist()
     leaving = replace(TINY, reactions=Reactions(memory=0.5, leaving=0.1))
     assert day_requests(archive, leaving, [FIRST_DAY]) is None
+
+
+def test_a_day_late_in_a_large_log_is_asked_what_it_was_asked(tmp_path, monkeypatch):
+    monkeypatch.setattr(pool, "POOL_REQUESTS", 2)  # of which workloads are made
+    service, facts = TINY.services[0], {"ground_truth": facts_of(TINY)}
+    with ArchiveWriter(tmp_path / "log", facts=facts) as writer:
+        rows = [
+            {"request_id": f"{day}-{row}", "arrival": day * 86_400.0 + 60.0 * (row + 1), "site": "north",
+             "service": service.name, "agent": "agent-000", "requested_run_s": 1.0 + day, "input_mib": 1.0,
+             "deadline_s": 5.0, "status": "unknown"}
+            for day in range(5) for row in range(2 + day)
+        ]  # fmt: skip
+        writer.write("requests", tabulate(REQUESTS, rows), source="made")
+    late, early = (dt.date(1970, 1, 1) + dt.timedelta(days=day) for day in (4, 2))
+    found = day_requests(Archive(tmp_path / "log"), TINY, [late, early])
+    assert [one.num_requests for one in found] == [6, 4]
+    np.testing.assert_allclose(found[0].arrival_s[:6], 60.0 * np.arange(1, 7))
+    np.testing.assert_allclose([one.expected_run_s[0] for one in found], [5.0, 3.0])
 
 
 def test_shorter_days_keep_their_rate_and_their_planned_failures():

@@ -62,8 +62,9 @@ def day_requests(archive: Archive, world: World, days: Sequence[dt.date]) -> lis
     """The requests of some days of a log that `world` wrote, padded equally; None where they depend on the world."""
     if world.reactions.move_arrivals:
         return None
-    pool = read_pool(archive, world)
-    first, day = min(archive.days("requests")), np.floor(pool.clock_s / CALENDAR_DAY_S).astype(int)
+    present = sorted(set(days) & set(archive.days("requests")))
+    pool = read_pool(archive, world, present)
+    first, day = present[0], np.floor(pool.clock_s / CALENDAR_DAY_S).astype(int)
     found = []
     for one in days:
         rows = np.flatnonzero(day == (one - first).days)
