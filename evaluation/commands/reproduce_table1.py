@@ -15,11 +15,10 @@ def add_arguments(parser: ArgumentParser) -> None:
     parser.add_argument(
         "archives", metavar="ARCHIVE", nargs="*", type=Path, help="archives (default: a log is simulated)"
     )
-    parser.add_argument("--preset", metavar="NAME", default="kmps", help="simulated cluster (default: kmps)")
+    parser.add_argument("--preset", metavar="NAME", help="simulated cluster (default: kmps)")
     parser.add_argument(
         "--behaviour",
         metavar="NAME",
-        default="mix",
         help="policy that wrote the log (default: mix; random is the setting of the paper)",
     )
     parser.add_argument(
@@ -38,7 +37,7 @@ def add_arguments(parser: ArgumentParser) -> None:
     parser.add_argument(
         "--rounds", metavar="N", type=int, help="rounds of trained methods at most (default: their own)"
     )
-    parser.add_argument("--seed", metavar="N", type=seed, default=0, help="of the simulated log (default: 0)")
+    parser.add_argument("--seed", metavar="N", type=seed, help="of the simulated log (default: 0)")
     parser.add_argument("--quick", action="store_true", help="8 days, 2 seeds, 4000 rows, 400 rounds")
     add_work_folder(parser, NAME)
 
@@ -48,19 +47,26 @@ def run(arguments: Namespace) -> int:
     from evaluation.commands.output import keep_and_show, progress_of
     from evaluation.reproduction.showing_table1 import as_table
     from evaluation.reproduction.table1 import Table1Config, compare, table
+    from logs_schema.errors import ConfigError
 
+    of_simulated = {name: getattr(arguments, name) for name in ("preset", "behaviour", "days", "seed")}
+    said = [f"--{name}" for name, value in of_simulated.items() if value is not None]
+    if arguments.archives and said:
+        raise ConfigError(
+            f"{', '.join(said)}: of a simulated log, and there are archives",
+            where="reproduce table1",
+            allowed="one or the other",
+            advice="leave the options out, or the archives",
+        )
     quick = {"days": 8, "num_seeds": 2, "max_rows": 4000, "num_rounds": 400} if arguments.quick else {}
-    chosen = {
-        "days": arguments.days,
+    chosen = of_simulated | {
         "methods": arguments.methods,
         "num_seeds": arguments.seeds,
         "max_rows": arguments.rows,
         "num_rounds": arguments.rounds,
     }
     chosen = quick | {name: value for name, value in chosen.items() if value is not None}
-    config = Table1Config(
-        tuple(arguments.archives), arguments.preset, arguments.behaviour, seed=arguments.seed, **chosen
-    )
+    config = Table1Config(tuple(arguments.archives), **chosen)
     with progress_of(arguments) as progress:
         found = table(config, compare(config, arguments.out, progress))
     keep_and_show(arguments, arguments.out / "table1.json", found, as_table(found))

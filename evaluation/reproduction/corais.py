@@ -194,15 +194,15 @@ def live_rounds(config: CoraisConfig, workdir: Path, progress: Progress) -> list
     """Rows of `compare_rounds`, once."""
 
     def build(out: Path, _: Mapping[str, Path], progress: Progress) -> None:
-        rows = compare_rounds(config.round_requests, config.round_seeds, progress)
+        first = config.seed * config.round_seeds
+        rows = compare_rounds(config.round_requests, range(first, first + config.round_seeds), progress)
         (out / FIGURES).write_text(json.dumps(rows, indent=1))
 
     settings = {"num_requests": config.round_requests, "num_seeds": config.round_seeds}
-    made = run_job(
-        [Step("rounds", "assignment-rounds", build, config=settings, code_version=ROUNDS_CODE)],
-        workdir,
-        progress,
+    step = Step(
+        "rounds", "assignment-rounds", build, config=settings, seed=config.seed, code_version=ROUNDS_CODE
     )
+    made = run_job([step], workdir, progress)
     rows: list[dict[str, Any]] = json.loads((made["rounds"] / FIGURES).read_text())
     return rows
 

@@ -1,6 +1,6 @@
 """When is deciding together worth the wait: rounds of several lengths over earliest-finish list scheduling at once."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -24,21 +24,19 @@ CASES = ((0.5, 0.0), (0.5, 0.3), (0.8, 0.0), (0.8, 0.3), (0.95, 0.0), (0.95, 0.3
 SOLVERS: Mapping[str, Solver] = {"insertion": insertion, "insertion_local_search": insertion_local_search}
 
 
-def compare_rounds(num_requests: int, num_seeds: int, progress: Progress) -> list[dict[str, Any]]:
+def compare_rounds(num_requests: int, seeds: Sequence[int], progress: Progress) -> list[dict[str, Any]]:
     """Rows of load, error, solver and interval: mean and p99 response over that of requests that go at once.
 
     Args:
         num_requests: Of every region.
-        num_seeds: Regions: seeds 0, 1, ...; every policy meets the same requests.
+        seeds: One for each region; every policy meets the same requests.
         progress: Where to show how far it is.
     """
     law, rows = InstanceConfig(10, 5, num_requests, backlogs=(0, 0)), []
     with progress.stage("rounds", total=len(CASES), unit="cases") as stage:
         for number, (load, error) in enumerate(CASES):
             stage(number)
-            regions = [
-                draw_region(RoundsConfig(law, load, function_error=error), seed) for seed in range(num_seeds)
-            ]
+            regions = [draw_region(RoundsConfig(law, load, function_error=error), seed) for seed in seeds]
             at_once = [responses_at_once(region) for region in regions]
             for name, solver in SOLVERS.items():
                 for interval_s in INTERVALS_S:

@@ -4,11 +4,11 @@ At every request of an agent its impatience is updated by its previous request:
 
     impatience <- impatience + memory * (late - impatience)
 
-`late` is 1 if that request was completed after its deadline, failed, was dropped, or is overdue; one that is neither
-completed nor overdue does not count. A refused offer adds `memory * after_refusals * (1 - impatience)`. Impatience
-starts at 0 every day. An offer is accepted with probability `preference * (1 - refusing * impatience)`. After each
-request the agent leaves for good with probability `leaving * impatience`, or else pauses with probability `pausing *
-impatience`; a new session begins when it returns.
+`late` is 1 if that request was completed after its deadline or is overdue, be it that it failed or was dropped; one
+that is neither completed nor overdue does not count, also where it has failed. A refused offer adds
+`memory * after_refusals * (1 - impatience)`. Impatience starts at 0 every day. An offer is accepted with probability
+`preference * (1 - refusing * impatience)`. After each request the agent leaves for good with probability
+`leaving * impatience`, or else pauses with probability `pausing * impatience`; a new session begins when it returns.
 
 Arrivals are those of the present agents: candidates arrive as if all were present, and those of absent agents are
 skipped (thinning, which is exact). An agent that left for good is replaced by one with the same parameters and zero

@@ -11,7 +11,9 @@ from evaluation.commands.cli import main
 from evaluation.problems.ordering import steps
 from evaluation.problems.ordering.exported_order import Winner
 from evaluation.problems.ordering.replaying import ReplayConfig
+from evaluation.reproduction import corais
 from logs_schema.errors import ConfigError
+from logs_schema.progress import SilentProgress
 
 
 def parsed(command, *words) -> Namespace:
@@ -33,6 +35,30 @@ def test_a_figure_refuses_what_is_of_the_table_alone(figure, words, named, tmp_p
     assert main(["reproduce", "kmps", "--figure", figure, *words, "--out", str(out)]) == 2
     assert f"the figure {figure} does not take {named}" in capsys.readouterr().err
     assert not out.exists()
+
+
+def test_archives_take_no_options_of_a_simulated_log(tmp_path, capsys):
+    words = [
+        "reproduce",
+        "table1",
+        str(tmp_path),
+        "--days",
+        "9",
+        "--seed",
+        "0",
+        "--out",
+        str(tmp_path / "out"),
+    ]
+    assert main(words) == 2
+    assert "--days, --seed: of a simulated log" in capsys.readouterr().err
+
+
+def test_regions_in_rounds_have_the_seed_of_their_table(monkeypatch, tmp_path):
+    asked = []
+    monkeypatch.setattr(corais, "compare_rounds", lambda _number, seeds, _: asked.append([*seeds]) or [])
+    for number in (0, 1):
+        corais.live_rounds(corais.CoraisConfig(seed=number, round_seeds=3), tmp_path, SilentProgress())
+    assert asked == [[0, 1, 2], [3, 4, 5]]
 
 
 def test_what_a_table_is_made_with_is_not_replaced_by_that_of_another():
