@@ -155,6 +155,8 @@ def test_days_that_are_asked_for_are_taken():
     days = train_days_of(Days(10), DaysConfig(num_days=2))  # and the last fifth is held out
     assert days == [dt.date(2024, 1, 7), dt.date(2024, 1, 8)]
     assert train_days_of(Days(10), DaysConfig(first_day=dt.date(2024, 1, 9)))[-1] == dt.date(2024, 1, 10)
+    days = train_days_of(Days(10), DaysConfig(first_day=dt.date(2024, 1, 3), num_days=2))
+    assert days == [dt.date(2024, 1, 3), dt.date(2024, 1, 4)]
     with pytest.raises(ConfigError, match="no samples from"):
         train_days_of(Days(10), DaysConfig(first_day=dt.date(2025, 1, 1)))
 

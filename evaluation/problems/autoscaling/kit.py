@@ -73,6 +73,8 @@ def train_days_of(archive: Archive, days: DaysConfig) -> list[dt.date]:
         return []
     usual = present[max(len(present) - max(len(present) // HELD_OUT, 1), 1) - 1]
     last = days.last_day or (usual if (days.first_day or usual) <= usual else present[-1])
+    if days.first_day and days.num_days and not days.last_day:
+        last = days.first_day + dt.timedelta(days=days.num_days - 1)
     first = days.first_day or (last - dt.timedelta(days=days.num_days - 1) if days.num_days else present[0])
     chosen = [day for day in present if first <= day <= last]
     if not chosen:
