@@ -7,6 +7,7 @@ import numpy as np
 import pyarrow as pa
 
 from evaluation.problems.ordering.generated import AS_THEY_WERE
+from evaluation.problems.ordering.playing import EASY
 from evaluation.problems.ordering.replaying import find_rule
 from evaluation.problems.placement.generated_log import GeneratedReport
 from evaluation.simulator.calendar_days import validate_days
@@ -21,10 +22,11 @@ from logs_schema.progress import Progress
 from twin.ordering.persistence import QueueTwin, load_queue_twin
 from twin.ordering.population import JobPopulation, continued
 from twin.ordering.replay import replay
+from twin.ordering.rules import FCFS
 from twin.ordering.types import Jobs, Pool
 from twin.ordering.windows import chosen
 
-DEFAULT, EASY = "fcfs+easy", "+easy"
+DEFAULT = f"{FCFS.name}{EASY}"
 MOST_JOBS = 5_000_000
 """All jobs of a generated log are in memory at once, and are replayed one after the other."""
 

@@ -15,13 +15,12 @@ from evaluation.problems.ordering.index_orders import (
     play_own_index,
 )
 from evaluation.problems.ordering.past_weeks import Play
-from evaluation.problems.ordering.playing import EASY
-from evaluation.problems.ordering.weeks import TestWeek, earlier, warm_earlier
+from evaluation.problems.ordering.playing import EASY, play_rule
+from evaluation.problems.ordering.weeks import TestWeek
 from offline_rl.ordering.index import SMITH, Index
 from offline_rl.ordering.learning import learn_index, samples_before
 from twin.ordering.predicted import PredictedOrder
-from twin.ordering.replay import replay
-from twin.ordering.rules import LOGGED_ORDER, RULES, Rule
+from twin.ordering.rules import LOGGED_ORDER, RULES
 from twin.ordering.types import Jobs, OrderingError, Pool
 
 INDICES = (SMITH, np.array([0.5, 1.0, 0.0, 1.0, 0.06]))
@@ -64,7 +63,7 @@ def candidates(pool: Pool) -> list[OrderCandidate]:
         OrderCandidate(
             f"{rule.name}{EASY}" if easy else rule.name,
             f"{rule.description}, {'EASY backfilling' if easy else 'no backfilling'}",
-            partial(_play_rule, rule, Pool(pool.processors, easy)),
+            partial(play_rule, rule, Pool(pool.processors, easy)),
             True,
         )
         for easy in (True, False)
@@ -87,13 +86,6 @@ def index_candidates(pool: Pool, by_day: Mapping[int, Index]) -> list[OrderCandi
         OrderCandidate(index_name(one), index_words(one), partial(play_own_index, by_day, one, pool), False)
         for one in INDICES
     ]
-
-
-def _play_rule(rule: Rule, pool: Pool, week: TestWeek) -> np.ndarray:
-    """The exact replay; arrivals count from the first job, as the rules of a formula in it expect."""
-    first_s = min(week.jobs.arrival_s[0], 0.0)
-    jobs, warm = earlier(week.jobs, first_s), warm_earlier(week.warm, first_s)
-    return np.asarray(replay(jobs, pool, rule, warm=warm).start_s + first_s)
 
 
 def play_of(name: str, index_of: Callable[[], Index | None], pool: Pool) -> Play | None:

@@ -54,14 +54,15 @@ def rule_policy(rule: Rule, pool: Pool) -> OrderPolicy:
     return OrderPolicy(name, kind, words, (partial(_play_rule, rule, pool),))
 
 
+def play_rule(rule: Rule, pool: Pool, week: TestWeek) -> np.ndarray:
+    """[jobs] the starts by exact replay; arrivals count from the first job, as rules with them in a formula expect."""
+    first_s = min(week.jobs.arrival_s[0], 0.0)
+    jobs, warm = earlier(week.jobs, first_s), warm_earlier(week.warm, first_s)
+    return np.asarray(replay(jobs, pool, rule, warm=warm).start_s + first_s)
+
+
 def _play_rule(rule: Rule, pool: Pool, weeks: Sequence[TestWeek]) -> list[np.ndarray]:
-    """The exact replay; arrivals count from the first job, as the rules of a formula in it expect."""
-    starts = []
-    for week in weeks:
-        first_s = min(week.jobs.arrival_s[0], 0.0)
-        jobs, warm = earlier(week.jobs, first_s), warm_earlier(week.warm, first_s)
-        starts.append(replay(jobs, pool, rule, warm=warm).start_s + first_s)
-    return starts
+    return [play_rule(rule, pool, week) for week in weeks]
 
 
 def decisions_of(week: TestWeek, start_s: np.ndarray, pool: Pool) -> Decisions:
