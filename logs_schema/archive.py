@@ -5,6 +5,7 @@ Opening reads the manifest alone. Reading a day opens only that day's file; scan
 time. `logs_schema.archive_writer` writes archives, `logs_schema.layout` names the paths of their files.
 """
 
+import copy
 import os
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
@@ -190,6 +191,24 @@ class Archive:
             with self.reading(name):
                 found += row_groups(self.folder, piece.file, piece.groups, day, spec)
         return found
+
+    def on_days(self, days: Iterable[date]) -> "Archive":
+        """The same archive as if it held rows of these days alone; quarantine, facts and hashes are those of the whole.
+
+        Args:
+            days: Days without rows add none; tables without days stay whole.
+        """
+        wanted, part = checked_days(days, OF_ARCHIVE), copy.copy(self)
+        kept = {
+            name: {text: rows for text, rows in entry["days"].items() if date.fromisoformat(text) in wanted}
+            for name, entry in self._tables.items()
+            if entry["days"]
+        }
+        part._tables = self._tables | {
+            name: self._tables[name] | {"days": held, "rows": sum(held.values())}
+            for name, held in kept.items()
+        }
+        return part
 
     def nodes(self) -> pa.Table:
         """The inventory: the whole table `nodes`."""

@@ -102,6 +102,7 @@ class CheckReport:
         capabilities: The capability matrix.
         warnings: Limits on what figures of this archive mean; the rows are kept.
         problems: Why the archive is not usable; empty if it is.
+        doubts: What makes figures of a queue doubtful: upper floors say so (`schedtwin check`), a sentence each.
     """
 
     archive: str
@@ -115,6 +116,7 @@ class CheckReport:
     capabilities: tuple[Capability, ...]
     warnings: tuple[str, ...]
     problems: tuple[str, ...]
+    doubts: tuple[str, ...] = ()
 
     @property
     def usable(self) -> bool:
@@ -139,6 +141,7 @@ class CheckReport:
             "usable": self.usable,
             "problems": list(self.problems),
             "warnings": list(self.warnings),
+            "doubts": list(self.doubts),
             "facts": dict(self.facts),
             "tables": tables,
             "duplicates": self.num_duplicates,

@@ -61,6 +61,8 @@ def _parts(report: CheckReport, width: int) -> list[RenderableType]:
     parts.append(_capabilities(report))
     if report.warnings:
         parts.append(_list("Warnings (rows are kept)", report.warnings, "yellow"))
+    if report.doubts:
+        parts.append(_list("What makes figures doubtful", report.doubts, "yellow"))
     notes = report.facts.get("notes", [])
     if notes:
         parts.append(_list("How the log was read", tuple(notes), "cyan"))

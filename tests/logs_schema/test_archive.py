@@ -295,3 +295,17 @@ def test_what_is_no_path_is_told_so():
     for wrong in (None, 5, ["log"]):
         with pytest.raises(ArchiveError, match="an archive is not opened by a"):
             Archive(wrong)
+
+
+def test_an_archive_of_some_days_is_as_if_it_held_no_others(tmp_path: Path) -> None:
+    archive = write(tmp_path / "a", [samples(REQUESTS, 60)])
+    days = archive.days("requests")
+    part = archive.on_days([*days[1:], date(1999, 1, 1)])
+    assert part.days("requests") == days[1:]
+    assert part.num_rows("requests") == archive.num_rows_on("requests", days[1:])
+    assert ids(part) == ids(archive, days=days[1:])
+    assert [batch.num_rows for batch in part.scan("requests")] == [
+        archive.num_rows("requests", day) for day in days[1:]
+    ]
+    assert archive.days("requests") == days
+    assert ids(archive.on_days([])) == []

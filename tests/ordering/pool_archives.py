@@ -48,7 +48,7 @@ def random_jobs(seed, num_jobs=150, num_days=3):
     return rows
 
 
-def write(folder, rows, nodes=NODES):
+def write(folder, rows, nodes=NODES, tier="pool"):
     """An archive of these rows and nodes; its folder."""
     instant = pa.timestamp("us", "UTC")
     times = {
@@ -72,7 +72,7 @@ def write(folder, rows, nodes=NODES):
     fixed = {"site": ["here"] * len(rows), "status": ["completed"] * len(rows)}
     node_id, node_class, cores = zip(*nodes, strict=True)
     table = {"node_id": node_id, "node_class": node_class, "cpu_cores": cores}
-    table |= {"site": ["here"] * len(nodes), "tier": ["pool"] * len(nodes)}
+    table |= {"site": ["here"] * len(nodes), "tier": [tier] * len(nodes)}
     with ArchiveWriter(folder) as archive:
         archive.write(
             "nodes", pa.table({name: pa.array(column) for name, column in table.items()}), source="test"

@@ -1,14 +1,18 @@
 """What jobs waited for, where processors enough for them were free, is read off the log and said."""
 
+import json
+
 import numpy as np
 import pytest
 
+from evaluation.problems.ordering import doubts
 from evaluation.problems.ordering.log_gaps import WITH_ROOM, head_in_words
 from evaluation.problems.ordering.replay_report import as_lines
 from evaluation.problems.ordering.replaying import ReplayConfig, replay_archive
 from evaluation.problems.ordering.waits_with_room import HeldAmounts, waited, waits_in_words
 from logs_schema.archive import Archive
 from logs_schema.progress import SilentProgress
+from tests.command import run
 from tests.ordering.pool_archives import job, write
 from twin.ordering.jobs import read_jobs
 from twin.ordering.pools import pool_of
@@ -124,3 +128,39 @@ def test_a_replay_of_the_whole_log_says_so(tmp_path):
     assert "GPUs enough were free" in doubt
     assert doubt[1:] in as_lines(whole)
     assert part.to_json()["doubts"] == []
+
+
+def test_the_check_of_an_archive_says_so_too(tmp_path, capsys):
+    found(tmp_path / "log", waves(8, cpu_cores=1.0, gpus=1.0))
+    replayed = replay_archive(tmp_path / "log", ReplayConfig(), SilentProgress()).to_json()["doubts"]
+    replayed = [one for one in replayed if WITH_ROOM in one]
+    assert run("check", tmp_path / "log", "--json", "--no-progress") == 0
+    assert json.loads(capsys.readouterr().out)["doubts"] == [
+        f"replayed as a queue: {one}" for one in replayed
+    ]
+    run("check", tmp_path / "log", "--no-progress")
+    text = " ".join(capsys.readouterr().out.split())
+    assert all(one in text for one in replayed)
+    assert replayed
+
+
+def test_of_a_log_of_many_jobs_the_check_looks_at_the_last_days(tmp_path, monkeypatch):
+    """The jobs of its first day waited for nothing; those of its last day for GPUs."""
+    day_s = 86_400
+    early = [job(f"early {number}", number, ran_node="n0") for number in range(50)]
+    late = [
+        row | {name: row[name] + 3 * day_s for name in ("arrival", "start", "finish")}
+        for row in waves(8, cpu_cores=1.0, gpus=1.0)
+    ]
+    archive = Archive(write(tmp_path / "log", early + late, NODES))
+    monkeypatch.setattr(doubts, "MOST_JOBS", 60)
+    (said,) = doubts.doubts_of_archive(archive)
+    assert "its last 1 day of 2: " in said
+    monkeypatch.setattr(doubts, "MOST_JOBS", 30)
+    (said,) = doubts.doubts_of_archive(archive)
+    assert "was not looked at" in said
+
+
+def test_a_log_with_nodes_at_its_sites_is_none_of_queues(tmp_path):
+    archive = Archive(write(tmp_path / "log", waves(8, cpu_cores=1.0, gpus=1.0), NODES, tier="edge"))
+    assert doubts.doubts_of_archive(archive) == ()

@@ -101,6 +101,19 @@ def pool_of(
     return Pool(processors, easy, name)
 
 
+def pools_of(archive: Archive, *, easy: bool = False) -> list[Pool]:
+    """All pools of an archive; raises as `pool_of` where it is one.
+
+    Args:
+        archive: the archive.
+        easy: whether to backfill.
+    """
+    sizes = pool_sizes(archive)
+    if len(sizes) < 2:
+        return [pool_of(archive, None, easy=easy)]
+    return [Pool(size, easy, name) for name, size in sizes.items()]
+
+
 def _processors(archive: Archive) -> float:
     processors = float(np.sum(archive.nodes()["cpu_cores"].to_numpy()))
     if not archive.num_rows("requests"):

@@ -21,7 +21,7 @@ from logs_schema.calendar import EPOCH_DATE
 from logs_schema.errors import ConfigError, first
 from logs_schema.progress import Progress
 from twin.ordering.jobs import clairvoyant, read_jobs
-from twin.ordering.pools import pool_of, pool_sizes
+from twin.ordering.pools import pool_of, pools_of
 from twin.ordering.predicted import PredictedOrder, replay_predicted
 from twin.ordering.replay import replay
 from twin.ordering.rules import RULES, Rule
@@ -144,10 +144,9 @@ def _refuse_impossible(config: ReplayConfig) -> None:
 
 def _pools(archive: Archive, config: ReplayConfig) -> list[Pool]:
     """The pools to replay: the named one, else all."""
-    sizes = pool_sizes(archive)
-    if config.pool is not None or config.processors is not None or len(sizes) < 2:
+    if config.pool is not None or config.processors is not None:
         return [pool_of(archive, config.processors, name=config.pool, easy=config.easy)]
-    return [Pool(size, config.easy, name) for name, size in sizes.items()]
+    return pools_of(archive, easy=config.easy)
 
 
 def _jobs(archive: Archive, pool: Pool, config: ReplayConfig) -> tuple[Jobs, WarmStart | None]:
