@@ -39,7 +39,7 @@ UNITS: Mapping[str, Mapping[str, float]] = {
 }
 """Unit of a column -> units that a metric may have, and what one of them is in the column's."""
 OFF_GRID = "off_the_grid_of_intervals"
-NOT_A_NUMBER = "not_a_number"
+NOT_A_NUMBER, NOT_FINITE = "not_a_number", "not_finite"
 FELL = "counter_of_several_fell"
 FAR_MORE, LEAST_LEFT = 10.0, 0.1
 """A counter that falls is a sum one of whose parts has gone where it then shows so many times its largest rise, and

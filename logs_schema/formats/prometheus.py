@@ -4,7 +4,8 @@
 
 Readings of the format:
 
-* Every file is one answer with a matrix; its metric is the one whose `source` is the file's name without `.json`.
+* Every file is one answer with a matrix; its metric is the one whose `source` is the file's name without `.json` (or
+  `.json.gz`).
   Files that the mapping does not name are not read. Prometheus gives 11,000 samples of a series at most, at 30 s less
   than four days: longer ranges are asked for in parts, `cpu-1.json`, `cpu-2024-03-01.json`, or folders of answers.
   Parts of a series are joined, and where their ranges meet a sample counts once.
@@ -14,7 +15,7 @@ Readings of the format:
   buckets (label `le`) are refused.
 * A sample stands for the interval that begins at its instant, taken to the grid of whole intervals after midnight;
   with `resample` several that lie in an interval are one.
-  NaN is no number and leaves the field empty. `rate(...[30s])` is of the time before the instant: ask for it as
+  NaN is no number and leaves the field empty; infinities are rejected. `rate(...[30s])` is of the time before the instant: ask for it as
   `rate(...[30s] offset -30s)`, or load and response times stand beside the grants of the interval after theirs.
 * A counter has to be that of one process, or be asked for as a rate: `sum by (deployment) (rate(...[1m]))`. The sum of
   counters falls when a pod goes; such samples are rejected where they can be told from a reset.
@@ -34,11 +35,12 @@ import numpy as np
 from logs_schema.casting import EARLIEST_S, LATEST_S, float_of
 from logs_schema.errors import FormatError, first
 from logs_schema.formats.describing import ABSOLUTE_CLOCK, describe
-from logs_schema.formats.files import find_files
+from logs_schema.formats.files import find_files, is_plain_text, opened
 from logs_schema.formats.mapping import MappedMetric, MetricsMapping, chunks_of, mapping_of, without_gateway
 from logs_schema.formats.metric_series import (
     FELL,
     NOT_A_NUMBER,
+    NOT_FINITE,
     OFF_GRID,
     QUANTITY,
     MetricSeries,
@@ -53,7 +55,9 @@ from logs_schema.formats.resampling import resampled
 from logs_schema.tables import DEPLOYMENT_SAMPLES, GATEWAY
 
 NAME = "prometheus"
-DESCRIPTION = "answers to Prometheus range queries (JSON), a file a metric, with a mapping (TOML)"
+DESCRIPTION = (
+    "answers to Prometheus range queries (JSON, plain or .gz), a file a metric, with a mapping (TOML)"
+)
 EXPECTED = '{"status": "success", "data": {"resultType": "matrix", "result": [...]}} and a mapping (.toml)'
 MOST_OF_AN_EMPTY_ANSWER = 65_536
 """Bytes; an answer without series is some words, warnings included."""
@@ -69,20 +73,25 @@ def data_files(paths: Sequence[Path]) -> list[Path]:
 
 def _answers(paths: Sequence[Path], mapping: MetricsMapping) -> dict[str, list[Path]]:
     """Source -> its answers, several where a long range was asked for in parts."""
-    files = [path for path in find_files(paths, (".json",)) if path.suffix == ".json"]
+    files = [path for path in find_files(paths, (".json",)) if path.name.endswith((".json", ".json.gz"))]
     found: dict[str, list[Path]] = {one.source: [] for one in mapping.measured}
     for path in files:
-        name = path.stem if path.stem in found else PART.sub("", path.stem)
+        name = _stem(path) if _stem(path) in found else PART.sub("", _stem(path))
         if name in found:
             found[name].append(path)
     if missing := [name for name, parts in found.items() if not parts]:
         raise FormatError(
             f"the mapping names answers that are not here: {first(missing)}",
             where=str(mapping.path),
-            allowed=", ".join(sorted({path.stem for path in files})) or "files ending in .json",
+            allowed=", ".join(sorted({_stem(path) for path in files})) or "files ending in .json",
             advice="name the files, or leave their metrics out of the mapping",
         )
     return found
+
+
+def _stem(path: Path) -> str:
+    """The name of an answer without its ending."""
+    return path.name.removesuffix(".gz").removesuffix(".json")
 
 
 def inventory_files(paths: Sequence[Path]) -> list[Path]:
@@ -192,6 +201,8 @@ def _parsed(series: _Series, grid: Samples | None) -> tuple[_Numbers, list[tuple
             at_s, value = _sample(pair)
             if at_s is None or value is None:
                 rejects.append((NOT_A_NUMBER, (path, number, pair)))
+            elif math.isinf(value):
+                rejects.append((NOT_FINITE, (path, number, pair)))
             elif grid is not None and grid.off_grid(at_s):
                 rejects.append((OFF_GRID, (path, number, pair)))
             elif at_s not in seen:
@@ -233,10 +244,14 @@ def _is_empty(path: Path) -> bool:
 
 
 def _warnings_in(path: Path) -> list[str]:
-    """The warnings of an answer; they stand behind its series, so the end of the file is enough."""
-    with path.open("rb") as file:
-        file.seek(max(0, path.stat().st_size - MOST_OF_AN_EMPTY_ANSWER))
-        end = file.read().decode(errors="replace")
+    """The warnings of an answer; they stand behind its series, so the end of a plain file is enough."""
+    if is_plain_text(path):
+        with path.open("rb") as file:
+            file.seek(max(0, path.stat().st_size - MOST_OF_AN_EMPTY_ANSWER))
+            end = file.read().decode(errors="replace")
+    else:
+        with opened(path) as text:
+            end = text.read()[-MOST_OF_AN_EMPTY_ANSWER:]
     if (key := WARNINGS.search(end)) is None:
         return []
     try:
@@ -252,7 +267,8 @@ def matrix_in(path: Path) -> list[dict[str, Any]]:
         FormatError: The file is no answer with a matrix.
     """
     try:
-        answer = json.loads(path.read_text(encoding="utf-8-sig"))
+        with opened(path) as file:
+            answer = json.load(file)
         if isinstance(answer, dict) and "error" in answer:
             raise FormatError(
                 f"Prometheus answered with an error: {answer['error']}",

@@ -196,3 +196,13 @@ def test_what_comes_after_a_pod_has_left_a_sum_of_counters_is_not_known(tmp_path
     assert failures == [10, 10, 10, None, 6, 6, 6]  # the last fall is a reset
     assert report.quarantined["deployment_samples"] == {"counter_of_several_fell": 1}
     assert "sum of rates" in rule_in_words("deployment_samples", "counter_of_several_fell")
+
+
+def test_infinity_is_no_number_and_is_told(tmp_path):
+    folder = write(
+        tmp_path / "metrics", cpu=answer(series([250, "+Inf", "-Inf", "1e400", "NaN", 125], "web"))
+    )
+    report, rows = imported(tmp_path, folder)
+    assert report.quarantined["deployment_samples"] == {"not_finite": 3}
+    used = [row["cpu_cores_used"] for (_, name), row in sorted(rows.items()) if name == "web"]
+    assert [one for one in used if one is not None] == [0.25, 0.125]
