@@ -20,6 +20,8 @@ REQUIRED = {
     "deployment_samples.not_a_number": 'a number; of texts with their own units, 120 ms or 300m, unit = "quantity" in '
     "the mapping",
     "not_an_instant": "ISO 8601 with its zone, or seconds since 1970 (a mapping: as time_format says)",
+    "skipped_by_clock": "an instant that there was: clocks of the mapping's time_zone skip this hour (is the log of "
+    "another zone?)",
     "out_of_range": "seconds (not milliseconds) since 1970, or a date of the years 1 to 9999",
     "out_of_range:requested_run_s": f"a duration that a calendar holds; {STANDS_FOR_NONE}",
     "not_finite": "a finite number, or nothing where there is none",

@@ -6,7 +6,9 @@ import functools
 import json
 import math
 import re
+from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -19,7 +21,7 @@ from logs_schema.formats.json_documents import JSON_LINES
 from logs_schema.formats.json_lines import refuse_other_content
 from logs_schema.formats.json_paths import below
 from logs_schema.formats.mapping import MappedMetric, MetricsMapping
-from logs_schema.formats.metric_series import QUANTITY
+from logs_schema.formats.metric_series import NOT_A_NUMBER, QUANTITY
 from logs_schema.formats.reading import BadRow, Reject
 from logs_schema.formats.request_mapping import NOTHING
 from logs_schema.formats.request_values import AMOUNT, Instant, InstantReading, quantity
@@ -54,13 +56,41 @@ class MetricLine(NamedTuple):
 class NotANumberError(ValueError):
     """A field holds something else where a number is meant."""
 
+    rule = NOT_A_NUMBER
+
+
+class NoDeploymentError(NotANumberError):
+    """A line with numbers names no deployment."""
+
+    rule = "null:deployment"
+
+
+@dataclass
+class _SeriesClock:
+    """Reads the instants of one series, which rise or fall: so an hour that a clock shows twice is told apart."""
+
+    last_s: float | None = None
+    falls: bool | None = None  # None: not known yet
+
+    def read(self, found: Instant) -> float:
+        last_s = self.last_s
+        if last_s is not None and (found.again_s < last_s if self.falls is None else self.falls):
+            at_s = found.not_after(last_s)
+        else:
+            at_s = found.not_before(last_s)
+        if last_s is not None and at_s != last_s:
+            self.falls = at_s < last_s
+        self.last_s = at_s
+        return at_s
+
 
 def lines_of(
     path: Path, name: str, mapping: MetricsMapping, counts: list[int]
 ) -> Iterator[MetricLine | Reject]:
     """The lines of a file that is called `name`, counted in `counts`; those that hold no row are rejected."""
     header: list[str] = []
-    last_s, instants = None, InstantReading(mapping.zone, mapping.time_format)
+    apart = [column for column in (mapping.deployment_column, mapping.series_column) if column]
+    instants, clocks = InstantReading(mapping.zone, mapping.time_format), defaultdict[Any, _SeriesClock](_SeriesClock)
     if is_json := path.name.endswith(JSON_LINES):
         refuse_other_content(path)
     for number, line in numbered_lines(path):
@@ -83,8 +113,9 @@ def lines_of(
             continue
         if header:  # a star in the name of a column is no instant
             fields.pop(mapping.time_column)
-        last_s = instant.not_before(last_s)
-        yield MetricLine(last_s, fields, name, number, line)
+        one = MetricLine(instant.first_s, fields, name, number, line)
+        series = [str(one.found(column)) for column in apart]
+        yield one._replace(instant_s=clocks[tuple(series)].read(instant))
 
 
 def fields_of(line: str, header: Sequence[str], mapping: MetricsMapping) -> dict[str, Any] | None:
@@ -137,9 +168,12 @@ def is_unknown(found: Any) -> bool:
 def number_of(found: Any) -> float:
     """A number, NaN for nothing; NotANumberError for anything else."""
     try:
-        return float_of("nan" if is_unknown(found) else found)
+        number = float_of("nan" if is_unknown(found) else found)
     except (TypeError, ValueError) as error:
         raise NotANumberError from error
+    if math.isinf(number):
+        raise NotANumberError
+    return number
 
 
 def amount_of(mapped: MappedMetric, found: Any) -> float:

@@ -16,7 +16,7 @@ Readings of the format:
   rejected, and so is one that stands there twice, as where exports overlap; two different lines of one instant and
   deployment are an error of the mapping.
 * Instants that name no zone are of the mapping's, by default UTC. Where clocks go back, one that seems to lie before
-  the line before it is of the second hour.
+  the line before it of its series is of the second hour; so is one that does not lie after it, where instants fall.
 * Rows are made of lines and may share them, so they stand for none: lines count as such.
 """
 
@@ -40,6 +40,7 @@ from logs_schema.formats.mapping import MappedMetric, MetricsMapping, chunks_of,
 from logs_schema.formats.metric_lines import (
     SEPARATOR_LINE,
     MetricLine,
+    NoDeploymentError,
     NotANumberError,
     amount_of,
     at,
@@ -51,7 +52,6 @@ from logs_schema.formats.metric_lines import (
     time_in,
 )
 from logs_schema.formats.metric_series import (
-    NOT_A_NUMBER,
     OFF_GRID,
     Samples,
     deployment_named,
@@ -115,10 +115,10 @@ def read(paths: Sequence[Path], given: ReadingOptions = NOTHING_GIVEN) -> Iterat
                 yield one
                 continue
             at = places.get(one.instant_s, one.instant_s)
-            is_off, mark = not mapping.resample and samples.off_grid(at), hash((metrics, one.line))
-            numbers = None if is_off else _numbers_of(mapping, metrics, one)
-            if numbers is None or mark in taken:
-                rule = OFF_GRID if is_off else NOT_A_NUMBER if numbers is None else DUPLICATE_KEY
+            is_off, mark = not mapping.resample and samples.off_grid(at), hash((metrics, at, one.line))
+            numbers = OFF_GRID if is_off else _numbers_of(mapping, metrics, one)
+            if isinstance(numbers, str) or mark in taken:
+                rule = numbers if isinstance(numbers, str) else DUPLICATE_KEY
                 counts[2] += 1
                 yield Reject(DEPLOYMENT_SAMPLES.name, rule, name, one.number, one.line)
                 continue
@@ -202,12 +202,12 @@ def _unit_notice(path: Path, mapping: MetricsMapping) -> str:
 
 def _numbers_of(
     mapping: MetricsMapping, metrics: Sequence[MappedMetric], one: MetricLine
-) -> list[tuple[MappedMetric, str, float, str]] | None:
-    """What one line says: metrics, deployments, numbers, series; None where something else stands for a number."""
+) -> list[tuple[MappedMetric, str, float, str]] | str:
+    """What one line says: metrics, deployments, numbers, series; or the rule that it breaks."""
     try:
         return [said for mapped in metrics for said in _said(mapping, mapped, one)]
-    except NotANumberError:
-        return None
+    except NotANumberError as broken:
+        return broken.rule
 
 
 def _said(
@@ -221,8 +221,8 @@ def _said(
         of_names = _spread(found, mapping, mapped, one)
     else:
         name = one.found(mapping.deployment_column) if mapping.deployment_column else mapping.deployment
-        if mapping.deployment_column and name is None:
-            raise NotANumberError
+        if mapping.deployment_column and is_unknown(name):
+            raise NoDeploymentError
         of_names = {str(name): found}
     for field, value in of_names.items():
         name = mapping.deployment_of(str(field))

@@ -15,8 +15,9 @@ Readings of the format:
   buckets (label `le`) are refused.
 * A sample stands for the interval that begins at its instant, taken to the grid of whole intervals after midnight;
   with `resample` several that lie in an interval are one.
-  NaN is no number and leaves the field empty; infinities are rejected. `rate(...[30s])` is of the time before the instant: ask for it as
-  `rate(...[30s] offset -30s)`, or load and response times stand beside the grants of the interval after theirs.
+  NaN is no number and leaves the field empty; infinities are rejected. `rate(...[30s])` is of the time before the
+  instant: ask for it as `rate(...[30s] offset -30s)`, or load and response times stand beside the grants of the
+  interval after theirs.
 * A counter has to be that of one process, or be asked for as a rate: `sum by (deployment) (rate(...[1m]))`. The sum of
   counters falls when a pod goes; such samples are rejected where they can be told from a reset.
 * Rows are made of samples of several files, so they stand for no line; only samples that are rejected count as lines.

@@ -20,7 +20,7 @@ import ast
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from datetime import UTC, datetime, tzinfo
+from datetime import UTC, datetime, time, tzinfo
 from functools import cached_property
 from typing import NamedTuple
 
@@ -45,6 +45,7 @@ AMOUNT_UNITS: Mapping[str, Mapping[str, float]] = {
     "1": {"1": 1.0, "percent": 0.01, "thousandths": 1e-3},
 }
 """Unit of a column -> units that a field may have, and what one of them is in the column's."""
+MIDNIGHT = time()
 MOST_NODES = 100_000
 MOST_BRACKETS = 8
 """Of one name in a list of nodes, such as `rack[1-2]node[1-8]`."""
@@ -83,6 +84,10 @@ class Instant(NamedTuple):
             return self.first_s
         return self.again_s
 
+    def not_after(self, later_s: float) -> float:
+        """The second reading, or the first where the second is after another instant."""
+        return self.again_s if self.again_s <= later_s else self.first_s
+
 
 @dataclass(frozen=True)
 class InstantReading:
@@ -105,7 +110,12 @@ class InstantReading:
         return self.layout if "%z" in self.layout else _ZONE_IN_LAYOUT.sub("%z", self.layout, count=1)
 
     def read(self, text: str, name: str, unit: str, scale: float = 1.0) -> Instant:
-        """The instant of `text`, of numbers times `scale`; BadRow `not_an_instant:name` or `out_of_range:name`."""
+        """The instant of `text`, of numbers times `scale`.
+
+        Raises:
+            BadRow: `not_an_instant:name`, `out_of_range:name`, or `skipped_by_clock:name` for what the clocks of the
+                zone never show. A midnight that they skip is the beginning of its day.
+        """
         if not self.layout:
             try:
                 value = float_of(text)
@@ -126,9 +136,14 @@ class InstantReading:
             )
             if written.tzinfo is None:
                 written = written.replace(tzinfo=self.zone)
-            return Instant(written.timestamp(), written.replace(fold=1).timestamp())
+            found = Instant(written.timestamp(), written.replace(fold=1).timestamp())
         except (ValueError, OverflowError):
             raise BadRow(f"not_an_instant:{name}") from None
+        if found.again_s >= found.first_s:
+            return found
+        if written.time() == MIDNIGHT:
+            return Instant(found.first_s, found.first_s)
+        raise BadRow(f"skipped_by_clock:{name}")
 
 
 def clock_s(text: str, name: str) -> float:

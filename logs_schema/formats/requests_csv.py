@@ -18,7 +18,8 @@ Readings of the format:
 * Where the log has waits and run times in place of start and finish, these follow from them; so does the start from
   finish and run time, and the arrival from start and wait.
 * An instant without a zone, in an hour that the clock of its time zone shows twice, is the first one, or the second
-  where otherwise the request would start before it arrived, or finish before it started.
+  where otherwise the request would start before it arrived, or finish before it started. One that the clock never
+  shows, in an hour that it skips, costs its row.
 * Empty fields and texts such as `None`, `Unknown` and `N/A` are null; a text that cannot be read costs its row.
 * Numbers instead of dates count from 1970, or from the `origin` given.
 """

@@ -1,6 +1,7 @@
 """Metrics in lines of JSON: paths, and lines that hold no sample; days of answers in folders of their own."""
 
 import datetime as dt
+import gzip
 import json
 
 import pytest
@@ -23,7 +24,7 @@ def test_lines_of_json_are_read_at_paths_and_those_without_a_deployment_rejected
     (folder / "a.jsonl").write_text(text + "\n")
     report, rows = imported(tmp_path, folder, "metrics_csv")
     assert [row["num_replicas"] for (_, name), row in rows.items() if name == "web"] == [2]
-    assert report.quarantined["deployment_samples"] == {"not_a_number": 1, "not_json": 2}
+    assert report.quarantined["deployment_samples"] == {"null:deployment": 1, "not_json": 2}
 
 
 def test_what_stands_for_nothing_costs_its_field_and_no_line(tmp_path):
@@ -33,10 +34,24 @@ def test_what_stands_for_nothing_costs_its_field_and_no_line(tmp_path):
         'time_column = "at"\ndeployment = "web"\ninterval_s = 30\n'
         '[metrics.num_replicas]\nsource = "n"\n[metrics.cpu_cores_used]\nsource = "cpu"\nper = "n"\n'
     )
-    (folder / "a.csv").write_text("at,n,cpu\n60,2,N/A\n90,null,1\n120,-,-\n150,two,1\n")
+    (folder / "a.csv").write_text(
+        "at,n,cpu\n60,2,N/A\n90,null,1\n120,-,-\n150,two,1\n180,inf,1\n210,1e400,1\n"
+    )
     report, rows = imported(tmp_path, folder, "metrics_csv")
-    assert report.quarantined["deployment_samples"] == {"not_a_number": 1}
+    assert report.quarantined["deployment_samples"] == {"not_a_number": 3}
     assert [(row["num_replicas"], row["cpu_cores_used"]) for row in rows.values()] == [(2, None)]
+
+
+def test_a_line_that_names_no_deployment_is_of_none(tmp_path):
+    folder = tmp_path / "metrics"
+    folder.mkdir()
+    (folder / "mapping.toml").write_text(
+        'time_column = "at"\ndeployment_column = "name"\ninterval_s = 30\n[metrics.num_replicas]\nsource = "n"\n'
+    )
+    (folder / "a.csv").write_text("at,name,n\n60,web,2\n60,None,3\n90,,4\n90,N/A,\n")
+    report, rows = imported(tmp_path, folder, "metrics_csv")
+    assert list(rows) == [(60.0, "web")]
+    assert report.quarantined["deployment_samples"] == {"null:deployment": 2}
 
 
 def test_instants_without_a_zone_are_of_the_mappings(tmp_path):
@@ -109,6 +124,17 @@ def test_parts_of_an_answer_are_joined_and_a_counter_goes_on_over_their_seam(tmp
     assert [row["cpu_cores_used"] for row in web] == [0.25, 0.5, 0.125, 0.75, 1.0]
     assert [row["num_failures"] for row in web] == [1, 2, 3, 4, None]
     assert not report.quarantined
+
+
+def test_answers_may_be_packed(tmp_path):
+    plain, packed = (write(tmp_path / name) for name in ("plain", "packed"))
+    for path in packed.glob("*.json"):
+        path.with_name(f"{path.name}.gz").write_bytes(gzip.compress(path.read_bytes()))
+        path.unlink()
+    report, rows = imported(tmp_path / "a", plain)
+    of_packed, same = imported(tmp_path / "b", packed)
+    assert same == rows
+    assert of_packed.notices == report.notices
 
 
 def test_what_only_begins_as_a_metric_is_called_is_no_part_of_its_answer(tmp_path):
