@@ -15,6 +15,7 @@ from logs_schema.formats.json_paths import held_at, is_row, rows_within
 JSON_LINES = (".jsonl", ".jsonl.gz", ".json", ".json.gz", ".ndjson", ".ndjson.gz")
 """Names of files of JSON, be they lines or documents."""
 _LISTS = ("items", "jobs", "data", "result", "results", "records")
+_HEAD = r'(?:"[^"]*"|\{[^{}\[\]]*\})'
 _SPACE = re.compile(r"[ \t\r\n]*")
 _DECODER = json.JSONDecoder()
 _BLOCK_LETTERS = 1 << 20
@@ -64,9 +65,9 @@ def is_document(lines: list[str], nesting: Nesting = NOT_NESTED) -> bool:
 
 
 def _opens_list(line: str, nesting: Nesting) -> bool:
-    """Whether an object with one of the lists that are opened begins on a line."""
+    """Whether an object begins on a line that holds one of the lists that are opened, after texts and plain objects."""
     names = "|".join(map(re.escape, nesting.opened))
-    return bool(re.match(rf'\{{\s*(?:"\w+"\s*:\s*"[^"]*"\s*,\s*)*"(?:{names})"\s*:\s*\[', line))
+    return bool(re.match(rf'\{{\s*(?:"\w+"\s*:\s*{_HEAD}\s*,\s*)*"(?:{names})"\s*:\s*\[', line))
 
 
 def holds_documents(path: Path, nesting: Nesting = NOT_NESTED) -> bool:

@@ -31,6 +31,10 @@ DOCUMENTS = {
     "an indented list": json.dumps(JOBS, indent=4),
     "of kubectl": json.dumps({"apiVersion": "v1", "items": JOBS, **META}, indent=4),
     "compact, of kubectl": json.dumps({"apiVersion": "v1", "items": JOBS}),
+    "of the server of Kubernetes": json.dumps(
+        {"kind": "PodList", "apiVersion": "v1", "metadata": {"resourceVersion": "7", "n": 1}, "items": JOBS},
+        separators=(",", ":"),
+    ),
     "of sacct": json.dumps({**META, "jobs": JOBS, "errors": []}, indent=1),
     "objects of several lines": "\n".join(json.dumps(job, indent=2) for job in JOBS),
     "lists one after another": json.dumps(JOBS[:7], indent=1) + json.dumps(JOBS[7:]),
