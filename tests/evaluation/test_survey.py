@@ -99,6 +99,37 @@ def test_days_that_differ_as_much_from_one_to_the_next_need_no_refit() -> None:
     assert (stops_after(odd), refit_after(odd)) == (None, None)  # nor does a refit pay for it
 
 
+def test_few_requests_a_day_that_do_not_change_are_chance_and_a_change_among_them_is_found() -> None:
+    """Of logs of 60 requests a day, four in five were told that a refit pays."""
+    rng = np.random.default_rng(0)
+
+    def aspect(num_days: int, factor: float) -> Aspect:
+        days = []
+        for day in range(num_days):
+            run_s = rng.lognormal(5.0, 1.5, 60) * (factor if 2 * day >= num_days else 1.0)
+            counts = np.zeros((2, day_counts.NUM_BINS), np.int64)
+            np.add.at(counts, (rng.integers(0, 2, 60), bin_of(run_s)), 1)
+            durations = {"run times": counts}
+            days.append(DayCounts(FIRST.date() + dt.timedelta(days=day), 60, counts[:, :24], durations, {}))
+        return _aspect("run times", days, SurveyConfig())
+
+    same, changed = ([aspect(10 + number, factor) for number in range(12)] for factor in (1.0, 8.0))
+    assert sum(refit_after(one) is not None for one in same) <= 1
+    assert sum(stops_after(one) is not None for one in same) <= 2
+    assert all(refit_after(one) is not None for one in changed)
+    assert all(at.chance < 0.01 for at in _without_noise().by_shift)
+
+
+def _without_noise() -> Aspect:
+    """Days whose halves are alike: nothing is put down to chance."""
+    counts = np.full((2, day_counts.NUM_BINS), 5, np.int64)
+    days = [
+        DayCounts(FIRST.date() + dt.timedelta(days=day), 60, counts[:, :24], {"waits": counts}, {})
+        for day in range(5)
+    ]
+    return _aspect("waits", days, SurveyConfig())
+
+
 def test_days_that_a_log_begins_or_ends_within_say_nothing_of_arrivals() -> None:
     def day(number: int, hours: slice) -> DayCounts:
         arrivals = np.zeros((2, 24), np.int64)

@@ -49,6 +49,7 @@ def _aspect_json(one: Aspect) -> dict[str, Any]:
                 "pairs": at.num_pairs,
                 "median": _rounded(at.median),
                 "quartiles": [_rounded(at.low), _rounded(at.high)],
+                "chance": _rounded(at.chance),
             }
             for at in one.by_shift
         ],

@@ -6,8 +6,10 @@ the Wasserstein distance of their logarithms, in decades.
 
 Two samples of one distribution differ too. This noise is measured between two random halves of every day, and
 subtracted from the distances in squares. A day describes another while no distance reduced in this way is above its
-limit. A twin of a day can be used from the next day on at the earliest, so the gain of a refit at a shift is the
-distance there less that of one day.
+limit. Of few requests a day, or few pairs of days, a reduced distance is far from zero now and then, so a median counts
+as a difference where it is above the limit by more than medians of days that do not differ come to. A twin of a day can
+be used from the next day on at the earliest, so the gain of a refit at a shift is the distance there less that of one
+day.
 """
 
 import datetime as dt
@@ -31,6 +33,8 @@ from logs_schema.mapping import TaskMap
 MAX_SHIFT_DAYS = 60
 CUT_OFF_HOURS, LEAST_DAYS = 3, 4
 """Usually busy hours that a day at the end of a log lacks where the log is cut off within it; days to tell it by."""
+NUM_CHANCES, SURE = 400, 0.99
+"""Medians that are drawn of days that do not differ, and the share of them that is put down to chance."""
 UNITS = {"arrivals": "share", "mix": "share", "run times": "decades", "waits": "decades", "nodes": "share"}
 DURATIONS = ("run times", "waits")
 
@@ -74,13 +78,15 @@ class SurveyConfig:
 
 @dataclass(frozen=True)
 class AtShift:
-    """Distances of an aspect between days that are `shift_days` apart, less the noise."""
+    """Distances of an aspect between days that are `shift_days` apart, less the noise; and what a median of so many
+    pairs of days comes to by chance."""
 
     shift_days: int
     num_pairs: int
     median: float
     low: float  # the lower and the upper quartile
     high: float
+    chance: float = 0.0
 
 
 @dataclass(frozen=True)
@@ -182,15 +188,13 @@ def survey(
 
 def stops_after(aspect: Aspect) -> int | None:
     """See `DaySurvey.stops_after_days`."""
-    return _lasting(aspect.by_shift, [at.median > aspect.limit for at in aspect.by_shift])
+    return _lasting(aspect.by_shift, [at.median - at.chance > aspect.limit for at in aspect.by_shift])
 
 
 def refit_after(aspect: Aspect) -> int | None:
     """See `DaySurvey.refit_after_days`."""
     fresh, *later = aspect.by_shift
-    return _lasting(
-        later, [at.median > aspect.limit and at.median - fresh.median > aspect.limit for at in later]
-    )
+    return _lasting(later, [at.median - fresh.median - at.chance > aspect.limit for at in later])
 
 
 def _lasting(by_shift: Sequence[AtShift], beyond: Sequence[bool]) -> int | None:
@@ -232,9 +236,22 @@ def _aspect(name: str, counts: Sequence[DayCounts], config: SurveyConfig) -> Asp
         known = distance[(apart == shift) & np.isfinite(distance)]
         if len(known):
             low, median, high = np.quantile(known, (0.25, 0.5, 0.75)).tolist()
-            by_shift.append(AtShift(shift, len(known), median, low, high))
+            by_shift.append(AtShift(shift, len(known), median, low, high, _chance(noise, len(known))))
     median_noise = float(np.nanmedian(noise)) if np.isfinite(noise).any() else float("nan")
     return Aspect(name, UNITS[name], config.limit(name), median_noise, tuple(by_shift), distance)
+
+
+def _chance(noise: np.ndarray, num_pairs: int) -> float:
+    """What the median over so many pairs of days that do not differ is hardly ever above, less the noise as it is.
+
+    Args:
+        noise: [days] distance between two halves of each; NaN where a day says nothing.
+        num_pairs: How many.
+    """
+    known, random = noise[np.isfinite(noise)], np.random.default_rng(num_pairs)
+    apart, *own = known[random.integers(0, len(known), (3, NUM_CHANCES, num_pairs))] ** 2
+    reduced = np.sqrt(np.maximum(apart / 2.0 - sum(own) / 4.0, 0.0))
+    return float(np.quantile(np.median(reduced, axis=1), SURE))
 
 
 def _halves(name: str, counts: Sequence[DayCounts]) -> np.ndarray:
