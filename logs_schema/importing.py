@@ -25,7 +25,14 @@ from logs_schema.archive import Archive
 from logs_schema.archive_writer import ArchiveWriter
 from logs_schema.errors import ConfigError, FormatError, first
 from logs_schema.formats.describing import ABSOLUTE_CLOCK
-from logs_schema.formats.files import equal_names_apart, find_files, head, other_than_utf8, paths_below_shared
+from logs_schema.formats.files import (
+    equal_names_apart,
+    find_files,
+    head,
+    left_in_folders,
+    other_than_utf8,
+    paths_below_shared,
+)
 from logs_schema.formats.finding import find_format, format_modules
 from logs_schema.formats.reading import Chunk, Item, ReadingOptions, Reject
 from logs_schema.hashing import file_hash
@@ -167,6 +174,8 @@ def _facts_of(module: ModuleType, files: Sequence[Path], options: ReadingOptions
     facts |= {"origin": options.origin.isoformat() if options.origin else None}
     if options.origin is not None and facts["clock"] == ABSOLUTE_CLOCK:
         refuse_origin(module, files)
+    if left := left_in_folders(files, source_files(module, files)):
+        facts.setdefault("not_read", first(left))
     if not_utf8 := list(_not_utf8(module, files)):
         facts |= {"not_utf8": not_utf8}
     return facts

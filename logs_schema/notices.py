@@ -59,8 +59,8 @@ def notices_of(archive: Archive) -> list[str]:
 def _not_read(archive: Archive) -> Iterator[str]:
     if named := archive.facts.get("not_read"):
         yield (
-            f"files that end in neither .csv, .csv.gz nor .parquet were not read: {named}; for JSON lines and other "
-            "columns see the format requests_csv"
+            f"what lies beside the files of the log was not read: {named}; unpack it, or name it, if it is part of the "
+            "log; for JSON lines and other columns see the format requests_csv"
         )
 
 

@@ -12,10 +12,12 @@ import zlib
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from itertools import islice
 from pathlib import Path
 from typing import IO, Any, cast
 
 from logs_schema.errors import FormatError, first
+from logs_schema.product import MANIFEST
 
 MAX_LINE_LETTERS = 1 << 20
 """A longer line is quarantined: no row of any format comes near."""
@@ -33,6 +35,10 @@ _PACKED = {
     b"7z\xbc\xaf": "7z",
 }
 """How files begin that are compressed in other ways."""
+PACKED_ENDINGS = (".bz2", ".xz", ".zip", ".zst", ".7z", ".z", ".lz4", ".lzma", ".rar", ".tar", ".tgz")
+"""How their names end."""
+MOST_LOOKED_AT = 10_000
+"""Of what lies in a folder that is not read."""
 
 
 def find_files(paths: Sequence[Path], suffixes: Sequence[str]) -> list[Path]:
@@ -117,6 +123,43 @@ def names_apart(files: Sequence[Path]) -> list[str]:
     times = Counter(path.name for path in files)
     below = zip(files, paths_below_shared(files), strict=True)
     return [path.name if times[path.name] == 1 else name for path, name in below]
+
+
+def left_in_folders(paths: Sequence[Path], read: Sequence[Path]) -> list[str]:
+    """Names of what lies in these folders, may be part of the log, and is not read.
+
+    That is files that are packed otherwise than by gzip, and folders of files that end as those do that are read,
+    unless they are products.
+
+    Args:
+        paths: Files or folders, as they were named.
+        read: The files that are read.
+    """
+    inside = {folder for path in read for folder in path.absolute().parents}
+    kinds = {_kind(path) for path in read} - {"", ".toml"}
+
+    def is_left(entry: Path, folder: Path) -> bool:
+        if is_hidden(entry, folder) or entry.absolute() in inside:
+            return False
+        if entry.is_file():
+            return entry.name.lower().endswith(PACKED_ENDINGS)
+        within = entry.rglob("*") if entry.is_dir() and not (entry / MANIFEST).is_file() else ()
+        return any(
+            _kind(one) in kinds and not is_hidden(one, folder) for one in islice(within, MOST_LOOKED_AT)
+        )
+
+    folders = [path for path in map(Path, paths) if path.is_dir()]
+    return [
+        entry.name + "/" * entry.is_dir()
+        for folder in folders
+        for entry in sorted(folder.iterdir())
+        if is_left(entry, folder)
+    ]
+
+
+def _kind(path: Path) -> str:
+    """How a file's name ends, without what says that it is packed."""
+    return Path(path.name.removesuffix(".gz")).suffix
 
 
 def equal_names_apart(files: Sequence[Path]) -> dict[Path, str]:

@@ -325,7 +325,7 @@ def test_files_of_a_folder_that_are_not_read_are_named(tmp_path: Path) -> None:
     written(tmp_path, ".hidden", "{}")
     report = import_log("native", [tmp_path], tmp_path / "out" / "second")
     (said,) = (said for said in report.notices if "not read" in said)
-    assert ": jobs.jsonl; for JSON lines" in said
+    assert ": jobs.jsonl; unpack it, or name it" in said
 
 
 @pytest.mark.parametrize("in_folder", [True, False])

@@ -155,6 +155,26 @@ def test_hidden_files_of_a_folder_are_no_log(tmp_path: Path) -> None:
     assert (report.lines.read, report.rows["requests"], dict(report.quarantined)) == (2, 1, {})
 
 
+def test_packed_files_and_folders_beside_those_that_are_read_are_named(tmp_path: Path) -> None:
+    log = tmp_path / "log"
+    (log / "2023" / "deep").mkdir(parents=True)
+    (log / "scripts").mkdir()
+    written(log, "map.toml", ARRIVAL)
+    written(log, "a.csv", "t", "2024-03-01")
+    written(log / "scripts", "fetch.py", "pass")
+    report = import_log("requests_csv", [log], log / "archive")  # an archive among them is no log
+    assert not any("not read" in said for said in report.notices)
+    written(log / "2023" / "deep", "b.csv", "t", "2023-03-01")
+    (log / "c.csv.zst").write_bytes(b"\x28\xb5\x2f\xfd")
+    written(log, "readme.txt", "a log")
+    report = import_log("requests_csv", [log], tmp_path / "second")
+    (said,) = (said for said in report.notices if "not read" in said)
+    assert ": 2023/, c.csv.zst; unpack it, or name it" in said
+    report = import_log("requests_csv", [log, log / "2023" / "deep"], tmp_path / "third")
+    (said,) = (said for said in report.notices if "not read" in said)
+    assert ": c.csv.zst; unpack it" in said
+
+
 def test_a_file_that_is_named_twice_is_read_once(tmp_path: Path) -> None:
     log, mapping = written(tmp_path, "jobs.csv", "t", "2024-03-01"), written(tmp_path, "map.toml", ARRIVAL)
     again, link = tmp_path / ".." / tmp_path.name / "jobs.csv", tmp_path / "link.csv"
