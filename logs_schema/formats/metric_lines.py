@@ -90,7 +90,10 @@ def lines_of(
     """The lines of a file that is called `name`, counted in `counts`; those that hold no row are rejected."""
     header: list[str] = []
     apart = [column for column in (mapping.deployment_column, mapping.series_column) if column]
-    instants, clocks = InstantReading(mapping.zone, mapping.time_format), defaultdict[Any, _SeriesClock](_SeriesClock)
+    instants, clocks = (
+        InstantReading(mapping.zone, mapping.time_format),
+        defaultdict[Any, _SeriesClock](_SeriesClock),
+    )
     if is_json := path.name.endswith(JSON_LINES):
         refuse_other_content(path)
     for number, line in numbered_lines(path):

@@ -69,7 +69,7 @@ def node_file(paths: Sequence[Path]) -> Path:
             advice="give the list of all nodes instead",
         )
     beside = data_files(paths)[0].with_name(NODE_LIST)
-    for path in (*given, beside):
+    for path in (*given, beside, beside.with_name(f"{NODE_LIST}.gz")):
         if path.exists():
             return path
     raise FormatError(

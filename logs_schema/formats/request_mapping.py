@@ -63,7 +63,10 @@ from logs_schema.tables import REQUESTS
 WAIT = "wait_s"
 COLUMNS = (*REQUESTS.names, WAIT)
 NODE_COLUMNS = ("offered_node", "ran_node", "ran_nodes", "candidates")
-NOTHING = frozenset({"", "none", "null", "nan", "n/a", "na", "unknown", "none assigned", "<none>", "-"})
+NOTHING = frozenset({
+    "", "none", "null", "nan", "n/a", "na", "unknown", "none assigned", "<none>", "-", "(null)", r"\n", "<na>",
+    "<unknown>",
+})  # fmt: skip
 """Texts that stand for nothing, in any case."""
 COUNT = "count"
 _KINDS = {

@@ -1,3 +1,4 @@
+import gzip
 from datetime import UTC, datetime
 
 import pytest
@@ -262,6 +263,13 @@ def test_the_list_of_gpu_nodes_is_refused(tmp_path):
         collect(openb, [pods, nodes])
     with pytest.raises(FormatError, match="openb_node_list_all_node"):
         collect(openb, [pods])
+
+
+def test_the_list_of_nodes_may_be_packed(tmp_path):
+    written(tmp_path, "openb_pod_list_default.csv", PODS_HEADER, POD)
+    text = "\n".join([NODES_HEADER, *NODES, ""])
+    (tmp_path / "openb_node_list_all_node.csv.gz").write_bytes(gzip.compress(text.encode()))
+    assert openb.node_file([tmp_path]).name == "openb_node_list_all_node.csv.gz"
 
 
 def test_of_several_pod_lists_in_a_folder_the_default_one_counts(tmp_path):

@@ -188,6 +188,16 @@ def test_signs_in_amounts_are_those_that_the_mapping_names(tmp_path, signs, text
         assert (row["cpu_cores"], row["gpus"]) == (meant, 0.5)
 
 
+@pytest.mark.parametrize("text", [r"\N", "(null)", "<unknown>", "<NA>", "NULL", "None assigned"])
+def test_what_databases_and_programs_print_for_nothing_is_nothing(tmp_path: Path, text: str) -> None:
+    others = "[columns.finish]\n[columns.ran_node]\nunit = 'hostlist'\n[columns.cpu_cores]\n[columns.agent]\n"
+    line = ",".join(["2024-03-01T12:00:00Z", *[text] * 4])
+    report, rows = imported(tmp_path, ARRIVAL + others, "t,finish,ran_node,cpu_cores,agent", line)
+    (row,) = rows.values()
+    assert not report.quarantined
+    assert not {"finish", "ran_node", "cpu_cores", "agent"} & set(row)
+
+
 def test_memory_in_quantities_with_a_decimal_comma(tmp_path: Path) -> None:
     mapping = (
         f'separator = ";"\ndecimal = ","\n{ARRIVAL}[columns.memory_gib]\nsource = "m"\nunit = "quantity"\n'
