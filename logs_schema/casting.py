@@ -325,21 +325,21 @@ def _read_text(
     fault: str,
     attempts: tuple[pa.DataType, ...] | None = None,
 ) -> tuple[pa.Array, Masks]:
-    """All values at once where Arrow can read them all, else one by one to find the bad ones."""
+    """All values at once where Arrow can read them all, else one by one to find the bad ones, and those too far off."""
     for attempt in (wanted,) if attempts is None else attempts:
         try:
             return values.cast(attempt).cast(wanted), {}
         except pa.ArrowInvalid:
             continue
     read_values: list[Any] = []
-    bad = np.zeros(len(values), bool)
+    bad, far = np.zeros(len(values), bool), np.zeros(len(values), bool)
     for row, text in enumerate(values.to_pylist()):
         try:
             read_values.append(None if text is None else read(text.strip()))
-        except (ValueError, OverflowError):
+        except (ValueError, OverflowError) as error:
             read_values.append(None)
-            bad[row] = True
-    return pa.array(read_values, wanted), {fault: bad}
+            (far if isinstance(error, OverflowError) else bad)[row] = True
+    return pa.array(read_values, wanted), {fault: bad, "out_of_range": far}
 
 
 def float_of(value: Any) -> float:

@@ -173,4 +173,14 @@ def test_columns_that_are_unknown_missing_or_repeated() -> None:
 
 def test_seconds_that_no_calendar_holds_break_their_row_alone():
     cast = cast_rows(REQUESTS, requests(arrival=["2020-02-29T12:00Z", "1e18", "-1e300"]))
-    assert cast.faults["not_an_instant:arrival"].tolist() == [False, True, True]
+    assert cast.faults["out_of_range:arrival"].tolist() == [False, True, True]
+
+
+@pytest.mark.parametrize("beside", [None, "rubbish", "2024-03-01", "1700000000"])
+def test_an_instant_beyond_the_calendar_is_told_so_whatever_stands_beside_it(beside: str | None) -> None:
+    texts = pa.array(["1709294460123", beside], pa.string())
+    rows = pa.table(
+        {"request_id": ["1", "2"], "arrival": texts, "site": ["s"] * 2, "status": ["running"] * 2}
+    )
+    faults = cast_rows(REQUESTS, rows).faults
+    assert [name for name, mask in faults.items() if mask[0]] == ["out_of_range:arrival"]
