@@ -65,9 +65,9 @@ COLUMNS = (*REQUESTS.names, WAIT)
 NODE_COLUMNS = ("offered_node", "ran_node", "ran_nodes", "candidates")
 NOTHING = frozenset({
     "", "none", "null", "nan", "n/a", "na", "unknown", "none assigned", "<none>", "-", "(null)", r"\n", "<na>",
-    "<unknown>",
+    "<unknown>", "0001-01-01t00:00:00z", "0001-01-01t00:00:00", "0001-01-01 00:00:00 +0000 utc", "0000-00-00 00:00:00",
 })  # fmt: skip
-"""Texts that stand for nothing, in any case."""
+"""Texts that stand for nothing, in any case; the zeros of clocks among them."""
 COUNT = "count"
 _KINDS = {
     str: "a text in quotes", bool: "true or false", list: "a list of texts in brackets", dict: "a table",

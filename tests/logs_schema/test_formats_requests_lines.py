@@ -198,6 +198,19 @@ def test_what_databases_and_programs_print_for_nothing_is_nothing(tmp_path: Path
     assert not {"finish", "ran_node", "cpu_cores", "agent"} & set(row)
 
 
+@pytest.mark.parametrize(
+    "text",
+    ["0001-01-01T00:00:00Z", "0001-01-01 00:00:00 +0000 UTC", "0000-00-00 00:00:00", "0001-01-01T00:00:00"],
+)
+def test_the_zero_of_a_clock_is_no_instant_of_the_year_one(tmp_path: Path, text: str) -> None:
+    """As Go, and so Docker and what runs in Kubernetes, MySQL and .NET write that something has not ended."""
+    report, rows = imported(
+        tmp_path, f"{ARRIVAL}[columns.finish]\n", "t,finish", f"2024-03-01T12:00:00Z,{text}"
+    )
+    assert not report.quarantined
+    assert ["finish" in row for row in rows.values()] == [False]
+
+
 def test_memory_in_quantities_with_a_decimal_comma(tmp_path: Path) -> None:
     mapping = (
         f'separator = ";"\ndecimal = ","\n{ARRIVAL}[columns.memory_gib]\nsource = "m"\nunit = "quantity"\n'
