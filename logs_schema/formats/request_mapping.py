@@ -21,7 +21,7 @@
     times = "instances"                  # and by those of another column: what is asked for each of several
     combine = ""                         # JSON: "count" where the amount is how many entries a list has
     pattern = "(.+)-[0-9a-f]+"           # regular expression of the whole text: its group is what is meant
-    values = {COMPLETED = "completed"}   # text, or its first word = what it means, "" for nothing
+    values = {COMPLETED = "completed"}   # text, its first word or number before ".0" = what it means, "" for nothing
     other = "unknown"                    # what every other text, and none, means; without it, other texts stay
 
     [columns.site]

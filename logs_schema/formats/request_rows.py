@@ -163,7 +163,7 @@ def meant_by(one: MappedColumn, text: str) -> str:
     text = (match.group(1) or "") if match else text
     if one.values is None:
         return text if match or one.other is None else one.other
-    for part in (text, *text.split()[:1]):
+    for part in (text, *text.split()[:1], text.removesuffix(".0")):
         if part in one.values:
             return one.values[part]
     return text if one.other is None else one.other

@@ -211,6 +211,16 @@ def test_the_zero_of_a_clock_is_no_instant_of_the_year_one(tmp_path: Path, text:
     assert ["finish" in row for row in rows.values()] == [False]
 
 
+@pytest.mark.parametrize(("text", "status"), [("3", "completed"), ("3.0", "completed"), ("3.1", "unknown")])
+def test_whole_numbers_that_pandas_wrote_with_a_point_mean_what_they_mean(
+    tmp_path: Path, text: str, status: str
+) -> None:
+    """A column of whole numbers with one missing is one of numbers with decimals there."""
+    mapping = f'{ARRIVAL}[columns.status]\nvalues = {{ 3 = "completed" }}\nother = "unknown"\n'
+    _, rows = imported(tmp_path, mapping, "t,status", f"2024-03-01T12:00:00Z,{text}")
+    assert [row["status"] for row in rows.values()] == [status]
+
+
 def test_memory_in_quantities_with_a_decimal_comma(tmp_path: Path) -> None:
     mapping = (
         f'separator = ";"\ndecimal = ","\n{ARRIVAL}[columns.memory_gib]\nsource = "m"\nunit = "quantity"\n'
