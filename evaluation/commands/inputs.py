@@ -111,11 +111,11 @@ def _refuse_address(out: Path, arguments: Namespace) -> None:
 
 
 def _refuse_other_schemes(out: Path) -> None:
-    if scheme := re.match(r"([A-Za-z][\w+.-]+):/", str(out)):
+    if scheme := re.match(r"([A-Za-z][\w+.-]+):(/|$)", str(out)):
         from logs_schema.errors import ConfigError
 
         raise ConfigError(
-            f"nothing is written to addresses of {scheme[1]}",
+            f"nothing is written to addresses of {scheme[1]}" if scheme[2] else "the address names nothing",
             where=f"--out {out}",
             allowed="a folder; of an archive also s3://BUCKET/NAME, gs://BUCKET/NAME or file:///FOLDER",
             advice="write a folder and copy it there",
@@ -133,7 +133,7 @@ def _refuse_page(path: Path) -> None:
 
 
 def _is_address(path: Path) -> bool:
-    return str(path).startswith(("s3:", "gs:", "file:"))
+    return str(path).startswith(("s3:/", "gs:/", "file:/"))
 
 
 def _is_brought_back(path: Path) -> bool:

@@ -78,6 +78,17 @@ def test_an_address_of_a_kind_that_is_not_written_is_no_folder_of_that_name(tmp_
     assert "nothing is written to addresses of https" in capsys.readouterr().err
 
 
+@pytest.mark.parametrize("address", ["s3://", "gs:", "file://"])
+def test_an_address_without_a_name_as_of_an_unset_variable_is_no_folder(
+    tmp_path, capsys, monkeypatch, address
+):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "requests.csv").write_text("request_id,arrival,site,status\n1,2024-05-01,s,failed\n")
+    assert run("import", "native", tmp_path / "requests.csv", "--out", address) == 2
+    assert "names nothing" in capsys.readouterr().err
+    assert [path.name for path in tmp_path.iterdir()] == ["requests.csv"]
+
+
 def test_an_address_of_another_machine_is_no_folder_from_the_root(tmp_path, capsys):
     for command in (("check", "file://far/log"), ("simulate", "--days", "1", "--out", "file://far/log")):
         with pytest.raises(SystemExit):
