@@ -9,6 +9,7 @@ import re
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from datetime import UTC
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -88,13 +89,14 @@ def lines_of(
     path: Path, name: str, mapping: MetricsMapping, counts: list[int]
 ) -> Iterator[MetricLine | Reject]:
     """The lines of a file that is called `name`, counted in `counts`; those that hold no row are rejected."""
+    is_json = path.name.endswith(JSON_LINES)
     header: list[str] = []
-    apart = [column for column in (mapping.deployment_column, mapping.series_column) if column]
-    instants, clocks = (
-        InstantReading(mapping.zone, mapping.time_format),
-        defaultdict[Any, _SeriesClock](_SeriesClock),
-    )
-    if is_json := path.name.endswith(JSON_LINES):
+    named = (mapping.deployment_column, mapping.series_column)
+    apart = [column.split(".") if is_json else [column] for column in named if column]
+    clocks = defaultdict[tuple[str, ...], _SeriesClock](_SeriesClock)
+    instants, unit_s = InstantReading(mapping.zone, mapping.time_format), INSTANT_UNITS[mapping.time_unit]
+    is_local, last_text, instant = instants.zone is not UTC, None, None
+    if is_json:
         refuse_other_content(path)
     for number, line in numbered_lines(path):
         counts[0] = number
@@ -108,7 +110,8 @@ def lines_of(
             continue
         fields = fields_of(line, header, mapping)
         text = "" if fields is None else time_in(fields, mapping, is_json=is_json)
-        instant = _instant(text, INSTANT_UNITS[mapping.time_unit], instants)
+        if text != last_text:  # many lines are of one instant
+            instant, last_text = _instant(text, unit_s, instants), text
         if fields is None or instant is None:
             counts[2] += 1
             rule = NOT_AN_INSTANT if fields is not None else "not_json" if is_json else "field_count"
@@ -116,9 +119,11 @@ def lines_of(
             continue
         if header:  # a star in the name of a column is no instant
             fields.pop(mapping.time_column)
-        one = MetricLine(instant.first_s, fields, name, number, line)
-        series = [str(one.found(column)) for column in apart]
-        yield one._replace(instant_s=clocks[tuple(series)].read(instant))
+        at_s = instant.first_s
+        if is_local:  # there an hour may come twice
+            series = tuple([str(at(fields, path)) if is_json else fields.get(path[0], "") for path in apart])
+            at_s = clocks[series].read(instant)
+        yield MetricLine(at_s, fields, name, number, line)
 
 
 def fields_of(line: str, header: Sequence[str], mapping: MetricsMapping) -> dict[str, Any] | None:
