@@ -198,7 +198,7 @@ def hostlist(text: str, name: str) -> list[str]:
     for part in re.findall(r"(?:[^,\[\]]|\[[^\]]*\])+", text):
         if part.count("[") > MOST_BRACKETS:
             raise BadRow(f"not_a_hostlist:{name}")
-        for node in _expanded(part, name):
+        for node in _expanded(part.strip(), name):
             nodes.append(node)
             if len(nodes) > MOST_NODES:
                 raise BadRow(f"not_a_hostlist:{name}")
@@ -230,10 +230,14 @@ def written_list(text: str, name: str) -> list[str]:
 def _expanded(part: str, name: str) -> Iterator[str]:
     before, bracket, rest = part.partition("[")
     if not bracket:
+        if " " in part:
+            raise BadRow(f"not_a_hostlist:{name}")
         yield part
         return
     inside, _, after = rest.partition("]")
-    for piece in inside.split(","):
+    for piece in map(str.strip, inside.split(",")):
+        if not piece or " " in before:
+            raise BadRow(f"not_a_hostlist:{name}")
         found = _RANGE.fullmatch(piece)
         numbers = [piece]
         if found:

@@ -11,7 +11,7 @@ from logs_schema import Archive, FormatError
 from logs_schema.broken_rules import rule_in_words
 from logs_schema.formats import lumos
 from logs_schema.formats.reading import BadRow
-from logs_schema.formats.request_values import quantity, written_list
+from logs_schema.formats.request_values import hostlist, quantity, written_list
 from logs_schema.importing import import_log
 from tests.logs_schema.collecting import collect, written
 from tests.logs_schema.test_formats_csv import LUMOS_HEADER, LUMOS_JOB, swapped
@@ -141,6 +141,13 @@ def test_durations_with_their_units(text, seconds):
 def test_no_durations(text):
     with pytest.raises(BadRow, match="not_a_quantity:run_s"):
         quantity(text, "run_s", "s", is_binary=False)
+
+
+@pytest.mark.parametrize("text", ["n[]", "n[1,,3]", "n[1,]", "n1 n2", "n[1-2] n3"])
+def test_what_is_no_list_of_hosts_names_no_node_that_there_is_not(text):
+    assert hostlist("n1, n[2, 4-5] ,login-1", "ran_nodes") == ["n1", "n2", "n4", "n5", "login-1"]
+    with pytest.raises(BadRow, match="not_a_hostlist:ran_nodes"):
+        hostlist(text, "ran_nodes")
 
 
 @pytest.mark.parametrize("text", ["n1", "{'a': 1}", "[1.5]", "[" * 10_000])
