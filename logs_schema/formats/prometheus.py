@@ -60,6 +60,7 @@ DESCRIPTION = (
     "answers to Prometheus range queries (JSON, plain or .gz), a file a metric, with a mapping (TOML)"
 )
 EXPECTED = '{"status": "success", "data": {"resultType": "matrix", "result": [...]}} and a mapping (.toml)'
+OUT_OF_RANGE = "out_of_range:time"
 MOST_OF_AN_EMPTY_ANSWER = 65_536
 """Bytes; an answer without series is some words, warnings included."""
 PART = re.compile(r"[-.]\d[\dTZ:.+-]*$")
@@ -201,7 +202,8 @@ def _parsed(series: _Series, grid: Samples | None) -> tuple[_Numbers, list[tuple
         for number, pair in enumerate(pairs, 1):
             at_s, value = _sample(pair)
             if at_s is None or value is None:
-                rejects.append((NOT_A_NUMBER, (path, number, pair)))
+                is_far = value is not None and _number(pair[0]) is not None
+                rejects.append((OUT_OF_RANGE if is_far else NOT_A_NUMBER, (path, number, pair)))
             elif math.isinf(value):
                 rejects.append((NOT_FINITE, (path, number, pair)))
             elif grid is not None and grid.off_grid(at_s):

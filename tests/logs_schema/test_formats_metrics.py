@@ -325,7 +325,7 @@ def test_instants_that_are_none_are_rejected_and_the_other_samples_stay(tmp_path
     cpu = series([250, 500], "web")
     cpu["values"] += [[None, "1"], [1e30, "1"], ["soon", "1"], [f"1_{BEGIN_S}", "1"], [BEGIN_S + 90, "1_0"]]
     report, rows = imported(tmp_path, write(tmp_path / "metrics", cpu=answer(cpu)))
-    assert report.quarantined["deployment_samples"] == {"not_a_number": 5}
+    assert report.quarantined["deployment_samples"] == {"not_a_number": 4, "out_of_range:time": 1}
     assert rows[BEGIN_S, "web"]["cpu_cores_used"] == 0.25
 
 

@@ -198,6 +198,14 @@ def test_what_comes_after_a_pod_has_left_a_sum_of_counters_is_not_known(tmp_path
     assert "sum of rates" in rule_in_words("deployment_samples", "counter_of_several_fell")
 
 
+def test_milliseconds_in_an_answer_are_told_as_such(tmp_path):
+    late = series([250, 500], "web")
+    late["values"] = [late["values"][0], [late["values"][1][0] * 1000, "500"]]
+    report, _ = imported(tmp_path, write(tmp_path / "metrics", cpu=answer(late)))
+    assert report.quarantined["deployment_samples"] == {"out_of_range:time": 1}
+    assert "milliseconds" in rule_in_words("deployment_samples", "out_of_range:time")
+
+
 def test_infinity_is_no_number_and_is_told(tmp_path):
     folder = write(
         tmp_path / "metrics", cpu=answer(series([250, "+Inf", "-Inf", "1e400", "NaN", 125], "web"))
