@@ -128,21 +128,23 @@ def names_apart(files: Sequence[Path]) -> list[str]:
 def left_in_folders(paths: Sequence[Path], read: Sequence[Path]) -> list[str]:
     """Names of what lies in these folders, may be part of the log, and is not read.
 
-    That is files that are packed otherwise than by gzip, and folders of files that end as those do that are read,
-    unless they are products.
+    That is files that are packed otherwise than by gzip, or end in large letters as those do that are read, and folders
+    of such as are read, unless they are products.
 
     Args:
         paths: Files or folders, as they were named.
         read: The files that are read.
     """
-    inside = {folder for path in read for folder in path.absolute().parents}
+    inside = {one for path in read for one in (path.absolute(), *path.absolute().parents)}
     kinds = {_kind(path) for path in read} - {"", ".toml"}
 
     def is_left(entry: Path, folder: Path) -> bool:
         if is_hidden(entry, folder) or entry.absolute() in inside:
             return False
         if entry.is_file():
-            return entry.name.lower().endswith(PACKED_ENDINGS)
+            kind = _kind(entry)
+            is_large = kind not in kinds and kind.lower() in kinds
+            return is_large or entry.name.lower().endswith(PACKED_ENDINGS)
         within = entry.rglob("*") if entry.is_dir() and not (entry / MANIFEST).is_file() else ()
         return any(
             _kind(one) in kinds and not is_hidden(one, folder) for one in islice(within, MOST_LOOKED_AT)

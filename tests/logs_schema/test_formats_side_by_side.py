@@ -166,13 +166,15 @@ def test_packed_files_and_folders_beside_those_that_are_read_are_named(tmp_path:
     assert not any("not read" in said for said in report.notices)
     written(log / "2023" / "deep", "b.csv", "t", "2023-03-01")
     (log / "c.csv.zst").write_bytes(b"\x28\xb5\x2f\xfd")
+    written(log, "D.CSV", "t", "2024-03-02")
     written(log, "readme.txt", "a log")
     report = import_log("requests_csv", [log], tmp_path / "second")
     (said,) = (said for said in report.notices if "not read" in said)
-    assert ": 2023/, c.csv.zst; unpack it, or name it" in said
-    report = import_log("requests_csv", [log, log / "2023" / "deep"], tmp_path / "third")
+    assert ": 2023/, D.CSV, c.csv.zst; unpack it, or name it" in said
+    report = import_log("requests_csv", [log, log / "2023" / "deep", log / "D.CSV"], tmp_path / "third")
     (said,) = (said for said in report.notices if "not read" in said)
     assert ": c.csv.zst; unpack it" in said
+    assert report.rows["requests"] == 3
 
 
 def test_a_file_that_is_named_twice_is_read_once(tmp_path: Path) -> None:
