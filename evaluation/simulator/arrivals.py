@@ -91,6 +91,7 @@ def request_at(
         demand=jnp.stack([zero + 1.0, memory_gib, zero]),
         num_nodes=zero + 1.0,
         expected_run_s=expected_of(names, service, agent, declared_s),
+        run_limit_s=limit_of(names, service, declared_s),
         deadline_s=jnp.asarray(today.deadline_s)[service, scenario],
         input_mib=jnp.asarray(today.input_mib)[service] * world.input.quantile(uniforms[3]),
         day_fraction=day_fraction,
@@ -134,6 +135,14 @@ def expected_of(names: Names, service: Array, agent: Array, declared_s: Array) -
     return drawn_together(found_s, jnp.asarray(names.typical_s)[service], names.exponent)
 
 
+def limit_of(names: Names, service: Array, declared_s: Array) -> Array | None:
+    """[*streams] when requests are cut off as far as policies know, as of those of the log; None where they know of no
+    limits. `service` is the world's own index."""
+    if names.timeouts is None:
+        return None
+    return names.timeouts.limit_s(jnp.asarray(names.service)[service], declared_s, jnp)
+
+
 def declared_run_s(names: Names, request: Requests) -> Array:
     """[*streams] the work that requests declare, whatever policies expect of them."""
     found_s = request.expected_run_s
@@ -166,6 +175,7 @@ def listed(
     """The request in row `row` [*streams] of the day's list, leaves [*streams]; one core, as all requests."""
     agent, service = jnp.asarray(requests.agent)[row], jnp.asarray(requests.service)[row]
     day_fraction = jnp.asarray(requests.arrival_s)[row] / CALENDAR_DAY_S
+    declared_s = jnp.asarray(requests.expected_run_s)[row]
     zero = jnp.zeros_like(day_fraction)
     return Requests(
         site=jnp.asarray(names.site)[jnp.asarray(today.agent_site)[agent]],
@@ -176,7 +186,8 @@ def listed(
         rule=jnp.asarray(names.rule)[service],
         demand=jnp.stack([zero + 1.0, jnp.asarray(today.memory_gib)[service], zero]),
         num_nodes=zero + 1.0,
-        expected_run_s=expected_of(names, service, agent, jnp.asarray(requests.expected_run_s)[row]),
+        expected_run_s=expected_of(names, service, agent, declared_s),
+        run_limit_s=limit_of(names, service, declared_s),
         deadline_s=jnp.asarray(requests.deadline_s)[row],
         input_mib=jnp.asarray(requests.input_mib)[row],
         day_fraction=day_fraction,

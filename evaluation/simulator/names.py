@@ -17,6 +17,7 @@ from logs_schema.errors import ConfigError, first
 from twin.placement.acceptance import acceptance_of
 from twin.placement.run_habits import RunHabits
 from twin.placement.service_times import OFFER_KINDS
+from twin.placement.timeouts import Timeouts
 from twin.placement.types import Cluster
 
 
@@ -36,6 +37,7 @@ class Names(NamedTuple):
     exponent: float = 1.0  # how far that counts
     # [services of the vocabulary] float32: what is typical of each; None where requests count in full
     typical_s: np.ndarray | None = None
+    timeouts: Timeouts | None = None  # what policies know of when runs are cut off
 
 
 def agent_name(agent: int, generation: int = 0) -> str:
@@ -88,6 +90,7 @@ def names_in(world: World, cluster: Cluster, habits: RunHabits | None = None) ->
         habit=habit,
         exponent=1.0 if habits is None else habits.exponent,
         typical_s=None if not habits or habits.exponent == 1.0 else habits.typical_s.astype(np.float32),
+        timeouts=cluster.timeouts,
     )
 
 

@@ -46,11 +46,12 @@ class Timeouts:
     slope: float = 0.0
     offset: float = 0.0
 
-    def limit_s(self, service: np.ndarray, requested_s: np.ndarray) -> np.ndarray:
-        """[rows] seconds after which runs are cut off, inf where they are not; `requested_s` is NaN where not given."""
-        limit_s = np.full(len(service), np.inf)
+    def limit_s(self, service: Any, requested_s: Any, np: Any = np) -> Any:
+        """Seconds after which runs are cut off, inf where they are not; arrays of one shape. `requested_s` is NaN where
+        not given; `np`: `jax.numpy` in programs."""
+        limit_s = np.full(service.shape, np.inf, requested_s.dtype)
         if self.of_service:
-            own_s = np.array(self.of_service)[service]
+            own_s = np.array(self.of_service, requested_s.dtype)[service]
             limit_s = np.where(own_s > 0.0, own_s, limit_s)
         if self.at_requested:
             limit_s = np.where(requested_s > 0.0, np.minimum(limit_s, requested_s), limit_s)
