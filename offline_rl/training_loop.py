@@ -7,7 +7,7 @@ same bits as one run.
 """
 
 from collections.abc import Callable
-from functools import lru_cache, partial
+from functools import cache, lru_cache, partial
 
 import jax
 import jax.numpy as jnp
@@ -38,11 +38,16 @@ def from_logs(trajectory: Trajectory, num_streams: int) -> Experience:
             advice="lower num_streams, or cut the log into more windows",
         )
 
+    return Partial(_some_of(available, num_streams), trajectory)
+
+
+@cache  # a compiled loop knows its experience by this function
+def _some_of(available: int, num_streams: int) -> Callable[[Trajectory, Array, Policy], Trajectory]:
     def draw(whole: Trajectory, key: Array, _policy: Policy) -> Trajectory:
         chosen = jax.random.choice(key, available, (num_streams,), replace=False)
         return jax.tree.map(lambda leaf: jnp.take(leaf, chosen, axis=-1), whole)
 
-    return Partial(draw, trajectory)
+    return draw
 
 
 def in_twin(environment: Environment, num_steps: int, streams: Streams) -> Experience:
@@ -74,7 +79,9 @@ def train(
     return updates(algorithm, num_updates)(key_updates, state, as_argument(experience), 0)
 
 
-@lru_cache(maxsize=1)  # the seeds of one algorithm share one traced program
+@lru_cache(
+    maxsize=2
+)  # the seeds of one algorithm share one traced program, beside another that trains meanwhile
 def updates(algorithm: Algorithm, num_updates: int) -> Callable[..., tuple[PyTree, PyTree]]:
     """The jitted loop `(key, state, experience, first, count=num_updates) -> state, info [num_updates]` of the updates
     first, first + 1, ..., first + count - 1; info beyond `count` is zero.

@@ -5,6 +5,8 @@ had to replace, or after which the seat has nothing to decide, has no weight: no
 terminates its episode nothing is to be decided and nothing is earned: it counts, with a discount of zero.
 """
 
+from collections.abc import Callable
+from functools import cache
 from typing import NamedTuple
 
 import jax
@@ -91,6 +93,13 @@ def pairs_from_logs(trajectory: Trajectory, num_pairs: int) -> Experience:
     rows = _rows(trajectory)
     num_firsts = num_steps if np.any(trajectory.terminated[-1]) else num_steps - 1
 
+    return Partial(_pairs_of(num_steps, num_streams, num_firsts, num_pairs), rows)
+
+
+@cache  # a compiled loop knows its experience by this function
+def _pairs_of(
+    num_steps: int, num_streams: int, num_firsts: int, num_pairs: int
+) -> Callable[[Trajectory, Array, Policy], Trajectory]:
     def draw(rows: Trajectory, key: Array, _policy: Policy) -> Trajectory:
         key_step, key_stream = jax.random.split(key)
         step = jax.random.randint(key_step, (num_pairs,), 0, num_firsts)
@@ -105,7 +114,7 @@ def pairs_from_logs(trajectory: Trajectory, num_pairs: int) -> Experience:
         is_step = jnp.stack([step >= 0, step + 1 < num_steps])[:, None]
         return drawn._replace(global_observation=seen, active=drawn.active & is_step)
 
-    return Partial(draw, rows)
+    return draw
 
 
 @jax.jit

@@ -255,3 +255,19 @@ def test_a_pair_s_first_step_is_a_last_one_only_to_end_the_episode():
     inside = np.arange(2000)[~is_last]
     assert counts[inside].all()
     np.testing.assert_array_equal(FOLLOWING[state, np.asarray(pairs.action)[0, 0]][inside], following[inside])
+
+
+@pytest.mark.parametrize("drawing", [from_logs, pairs_from_logs])
+def test_a_program_is_not_traced_again_for_other_data_of_the_same_size(drawing):
+    traced = []
+
+    @jax.jit
+    def rewards(experience):
+        traced.append(drawing)
+        return experience(KEY, None).reward
+
+    one, other = (
+        np.asarray(rewards(drawing(WALKS._replace(reward=WALKS.reward + more), 4))) for more in (0, 1)
+    )
+    assert len(traced) == 1
+    np.testing.assert_allclose(other, one + 1.0, rtol=1e-6)

@@ -13,7 +13,7 @@ from offline_rl.algorithms import BehaviourCloningConfig, behaviour_cloning
 from offline_rl.errors import TrainingError
 from offline_rl.networks import example_of
 from offline_rl.selecting import train_kept, train_selecting
-from offline_rl.training_loop import from_logs, in_twin, train
+from offline_rl.training_loop import from_logs, in_twin, train, updates
 from tests.toys import toy_problem, toy_response
 from twin.arrays import load_arrays, save_arrays
 from twin.environment import environment
@@ -141,6 +141,13 @@ def test_experience_from_logs_draws_whole_streams_without_replacement():
     assert float(info["seen"][0]) == 3 * 111111
     with pytest.raises(TrainingError, match="cannot draw 7 streams from a trajectory of 6"):
         from_logs(log, 7)
+
+
+def test_two_algorithms_that_train_side_by_side_keep_their_programs():
+    one, other = counting(1), counting(2)
+    program = updates(one, 3)
+    updates(other, 3)
+    assert updates(one, 3) is program
 
 
 def test_arrays_come_back_by_name_and_damage_is_told(tmp_path):
