@@ -96,7 +96,12 @@ class TrainingConfig:
             updates_per_look=self.updates_per_look,
             episode_requests=self.episode_requests,
         )
-        refuse_below_zero("[train]", num_updates=self.num_updates, residual_updates=self.residual_updates)
+        refuse_below_zero(
+            "[train]",
+            num_updates=self.num_updates,
+            residual_updates=self.residual_updates,
+            tuning_streams=self.tuning_streams,
+        )
         if not 0.0 < self.learning_rate < math.inf:
             raise ConfigError(
                 f"learning_rate = {self.learning_rate:g}", where="[train]", allowed="more than 0"

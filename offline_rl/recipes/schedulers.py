@@ -155,11 +155,12 @@ def policy_of(params: PyTree, example: Example) -> Policy:
 
 
 def best_rule(schedulers: Schedulers) -> PyTree | None:
-    """The parameters of the best rule that the ladder took, which stands in for what is exported; None without one."""
+    """The parameters of the best rule that the ladder took, which stands in for what is exported; None without one. Of
+    a rule and its tuned form that are worth the same it is the tuned one, whose name comes later."""
     taken = {name: step.value for name, step in schedulers.ladder.items() if step.taken}
     rules = {name: params for name, params in schedulers.rules.items() if len(params["params"]) == 1}
     able = taken.keys() & rules.keys()
-    return rules[max(able, key=taken.__getitem__)] if able else None
+    return rules[max(able, key=lambda name: (taken[name], name))] if able else None
 
 
 def best_row(schedulers: Schedulers, name: str) -> int:
