@@ -50,7 +50,7 @@ class DeterministicNetworks(NamedTuple):
     def act(self, params: PyTree, observation: PyTree, legal: PyTree) -> Array:
         """[dimensions, seats, *streams] the places that the policy takes."""
         place = jnp.tanh(apply(self.actor, params, flatten_features(observation, num_trailing(legal))))
-        return jnp.where(half_widths(legal) > 0.0, place, 0.0)
+        return within(place, legal)
 
     def policy(self, params: PyTree) -> Policy:
         """The policy without noise; its key is not used."""
@@ -78,7 +78,7 @@ def value_loss(
     """Squared distance of both values from `r + discount * min Q'(s', pi'(s') + clipped noise)`, and the mean value."""
     next_action = networks.act(target.actor, batch.next_observation, batch.next_legal)
     smoothing = jnp.clip(noise * jax.random.normal(key, next_action.shape), -noise_clip, noise_clip)
-    next_action = jnp.clip(next_action + smoothing, -1.0, 1.0)
+    next_action = within(jnp.clip(next_action + smoothing, -1.0, 1.0), batch.next_legal)
     next_value = jnp.min(networks.values(target.pair, batch.next_observation, next_action), axis=0)
     td_target = jax.lax.stop_gradient(batch.reward + batch.discount * next_value)
     value = networks.values(pair, batch.observation, places(batch.action, batch.legal))
@@ -89,6 +89,11 @@ def value_loss(
 def half_widths(legal: PyTree) -> Array:
     """[dimensions, seats, *streams] half the widths of the intervals."""
     return jnp.stack([(entry.high - entry.low) / 2.0 for entry in leaves_of(legal)])
+
+
+def within(place: Array, legal: PyTree) -> Array:
+    """[dimensions, seats, *streams] places, 0 where the ends of an interval meet."""
+    return jnp.where(half_widths(legal) > 0.0, place, 0.0)
 
 
 def places(action: PyTree, legal: PyTree) -> Array:

@@ -145,7 +145,8 @@ def cmmac(example: Example, config: CMMACConfig | None = None, network: Actor | 
         unit = weighted_mean(1.0 - discount, counts)
         discount = jnp.where(trajectory.terminated, 0.0, discount)[None]
         error = temporal_difference(reward * unit, discount, value[:, :-1], value[:, 1:])
-        weight = (active & settled).astype(jnp.float32)
+        known = _steps_known(active, settled, config.single) * counts[None]
+        weight = (active & settled) * known
         return _DispatchBatch(
             observation,
             legal,
@@ -154,7 +155,7 @@ def cmmac(example: Example, config: CMMACConfig | None = None, network: Actor | 
             value[:, :-1] + error,
             standardised(error, weight),
             weight,
-            _steps_known(active, settled, config.single) * counts[None],
+            known,
         )
 
     def loss_of(params: CMMACParams, batch: _DispatchBatch) -> tuple[Array, tuple[Array, ...]]:

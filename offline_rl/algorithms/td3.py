@@ -18,10 +18,10 @@ from offline_rl.algorithm import Algorithm
 from offline_rl.deterministic import (
     ActorAndPair,
     DeterministicNetworks,
-    half_widths,
     numbers,
     refuse_choices,
     value_loss,
+    within,
 )
 from offline_rl.errors import TrainingError
 from offline_rl.losses import weighted_mean
@@ -180,4 +180,4 @@ def _explored(key: Array, place: Array, legal: PyTree, config: TD3Config) -> Arr
     anywhere = jax.random.uniform(key_random, place.shape, minval=-1.0)
     is_random = jax.random.uniform(key_share, place.shape[1:]) < config.random_share
     place = jnp.where(is_random[None], anywhere, place)
-    return jnp.where(half_widths(legal) > 0.0, place, 0.0)
+    return within(place, legal)

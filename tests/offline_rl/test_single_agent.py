@@ -200,6 +200,25 @@ def test_to_a_single_agent_only_the_sum_of_the_seats_rewards_matters(single):
     assert (max(jax.tree.leaves(away)) < 1e-6) == single
 
 
+@pytest.mark.slow
+def test_a_single_agent_learns_nothing_of_a_step_whose_reward_it_does_not_know_in_full():
+    """The second seat's outcome of one step is not known: what the first one earned there moves nothing."""
+    algorithm = cmmac(
+        EXAMPLE, CMMACConfig(single=True, num_minibatches=1, actor_hidden=(8,), critic_hidden=(8,))
+    )
+
+    @jax.jit
+    def both():
+        state = algorithm.init(KEY)
+        trajectory = experience(KEY, algorithm.policy(state))
+        settled = trajectory.settled.at[2, 1].set(False)
+        rewards = (trajectory.reward.at[2, 0].add(more) for more in (0.0, 5.0))
+        each = (trajectory._replace(settled=settled, reward=reward) for reward in rewards)
+        return [algorithm.step(KEY, state, one)[0].params for one in each]
+
+    jax.tree.map(np.testing.assert_array_equal, *both())
+
+
 def test_a_joint_actor_decides_in_a_seat_by_what_the_others_see():
     seen, legal = jnp.zeros((1, SEATS, 3)), jnp.ones((len(LEVELS), SEATS, 3), bool)
     other = seen.at[0, 1].set(5.0)

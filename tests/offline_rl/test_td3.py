@@ -6,11 +6,12 @@ import numpy as np
 import pytest
 
 from offline_rl.algorithms.td3 import TD3Config, td3
+from offline_rl.deterministic import DeterministicNetworks, value_loss
 from offline_rl.errors import TrainingError
 from offline_rl.networks import Example
 from offline_rl.replay import empty_buffer, sample_batch, with_transitions
 from offline_rl.training_loop import train
-from offline_rl.transitions import transitions
+from offline_rl.transitions import Transitions, transitions
 from twin.contracts import Interval, Trajectory
 
 KEY = jax.random.key(0)
@@ -96,3 +97,13 @@ def test_choices_and_impossible_sizes_are_refused():
         td3(EXAMPLE._replace(legal=jax.ShapeDtypeStruct((3, 1), jnp.bool_)))
     with pytest.raises(TrainingError, match="1 or more"):
         TD3Config(batch=0)
+
+
+def test_a_number_that_cannot_move_is_no_other_in_the_aim_of_the_values():
+    """Values learn a fixed number at 0, where all logged ones are; noise would ask them for what they never saw."""
+    networks = DeterministicNetworks.of(EXAMPLE, (4,))
+    params, fixed = networks.init(KEY), (Interval(jnp.ones((1, 8)), jnp.ones((1, 8))),)
+    seen, rows = jnp.linspace(-1.0, 1.0, 8)[None, None], jnp.ones((1, 8))
+    batch = Transitions(seen, fixed, (rows,), rows, rows, rows, seen, fixed)
+    loss = [value_loss(networks, params.pair, params, batch, KEY, noise, 0.5)[0] for noise in (0.0, 0.3)]
+    assert float(loss[0]) == float(loss[1])
