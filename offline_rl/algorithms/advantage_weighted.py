@@ -91,10 +91,14 @@ def advantage_weighted(
         return AdvantageWeightedState(params, optimizer.init(params))
 
     def advantages(trajectory: Trajectory, known: Array, value: Array, unit: Array) -> Array:
-        """[T, seats, B]; what is not `known`, such as a decision without outcome, adds nothing."""
+        """[T, seats, B]; what is not `known`, such as a decision without outcome, adds nothing.
+
+        Where a seat has nothing to decide next its value is not learned: the one before is taken to go on.
+        """
         discount = discount_of(trajectory, config.horizon_s)
         discount = jnp.broadcast_to(discount[:, None], value.shape)
-        next_value = jnp.concatenate([value[1:], value[-1:]])
+        next_value = jnp.where(trajectory.active[1:], value[1:], value[:-1])
+        next_value = jnp.concatenate([next_value, value[-1:]])
         error = temporal_difference(trajectory.reward * unit, discount, value, next_value)
         error = jnp.where(known, error, 0.0)
         decay = jnp.full_like(discount, config.gae_lambda)

@@ -136,3 +136,19 @@ def test_the_last_request_of_a_window_is_not_valued_twice(name):
         for pays in (np.float32(0.0), np.float32(100.0))
     ]
     jax.tree.map(np.testing.assert_array_equal, *after)
+
+
+@pytest.mark.slow
+def test_what_is_seen_where_nothing_is_decided_is_worth_nothing_to_advantage_weighting():
+    """As behind the end of a window of few requests."""
+    walks = logged(ends=False, num_steps=4)
+    nobody = np.broadcast_to(np.arange(4)[:, None, None] == 3, walks.active.shape)
+    walks = walks._replace(active=walks.active & ~nobody, done=np.zeros_like(walks.done))
+    algorithm = advantage_weighted(example_in(walks))
+    step = jax.jit(algorithm.step)
+    seen = [
+        jax.tree.map(lambda leaf, far=far: np.where(nobody[:, None], far, leaf), walks.observation)
+        for far in (np.float32(0.0), np.float32(100.0))
+    ]
+    after = [step(KEY, algorithm.init(KEY), walks._replace(observation=one))[0].params for one in seen]
+    jax.tree.map(np.testing.assert_array_equal, *after)
