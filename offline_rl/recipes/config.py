@@ -147,9 +147,14 @@ def episodes_of(twin: PlacementTwin, config: TrainingConfig) -> Windows:
     before others, or failed requests come again, begun without what waits (see `without_waiting`)."""
     num_requests = int(twin.disjoint_windows().length.sum())
     shortest = twin.windows.num_steps
-    piles_up = twin.windows.driven_out is not None or twin.windows.repeats is not None
-    windows = without_waiting(twin.windows) if piles_up else twin.windows
+    windows = twin.windows if begins_as_logged(twin.windows) else without_waiting(twin.windows)
     return lengthened(windows, max(shortest, min(config.episode_requests, num_requests // MIN_EPISODES)))
+
+
+def begins_as_logged(windows: Windows) -> bool:
+    """Whether episodes of these windows begin with all that waited in the log, so that a policy's worth in them can be
+    held beside that of the logged decisions."""
+    return windows.driven_out is None and windows.repeats is None
 
 
 def even_streams(config: TrainingConfig, num_members: int, num_views: int = 1) -> TrainingConfig:

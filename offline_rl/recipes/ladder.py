@@ -49,7 +49,7 @@ import numpy as np
 from logs_schema.progress import Stage, unseen
 from offline_rl.confidence import half_width
 from offline_rl.networks import Actor, greedy_policy
-from offline_rl.recipes.config import MIN_EPISODES
+from offline_rl.recipes.config import MIN_EPISODES, begins_as_logged
 from twin.arrays import kept_arrays
 from twin.contracts import Array, PyTree, Trajectory
 from twin.mapped import mapped
@@ -280,9 +280,11 @@ def climb(
     return {name: step._replace(is_chosen=name == chosen) for name, step in steps.items()}
 
 
-def logged_value(history: Trajectory, windows: Windows, episodes: Windows) -> np.ndarray:
-    """[episodes] mean reward of the logged decisions that settled in every episode, NaN where none did; `history`: the
-    log of `windows`, which hold the same requests."""
+def logged_value(history: Trajectory, windows: Windows, episodes: Windows) -> np.ndarray | None:
+    """[episodes] mean reward of the logged decisions that settled in every episode, NaN where none did, and None where
+    episodes begin otherwise than the log; `history`: the log of `windows`, which hold the same requests."""
+    if not begins_as_logged(windows):
+        return None
     known = windows.valid() & np.asarray(history.active & history.settled)[:, 0]
     reward = dict(
         zip(windows.row[known].tolist(), np.asarray(history.reward)[:, 0][known].tolist(), strict=True)

@@ -176,8 +176,7 @@ def train_contenders(
     )
     windows = twin.disjoint_windows()
     episodes = refereed(episodes_of(twin, config), twin.encoding)
-    is_alike = windows.driven_out is None  # else episodes begin without what waited in the log
-    logged = logged_value(start.history, windows, episodes) if is_alike else None
+    logged = logged_value(start.history, windows, episodes)
     return Contenders(referee, start.network, correctors, found, config.most_response, logged)
 
 

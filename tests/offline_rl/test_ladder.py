@@ -309,9 +309,11 @@ def test_in_a_twin_that_passed_the_choice_stays_and_the_value_of_the_log_is_said
 
 def test_what_the_log_was_worth_in_an_episode_is_the_mean_of_its_settled_requests() -> None:
     row = np.array([[0, 2], [1, 3], [-1, 4]])  # of two windows; 3 and 4 in the second
-    windows = SimpleNamespace(row=row, valid=lambda: row >= 0)
+    windows = SimpleNamespace(row=row, valid=lambda: row >= 0, driven_out=None, repeats=None)
     settled = np.array([[[True, True]], [[True, False]], [[False, True]]])
     history = SimpleNamespace(active=np.ones_like(settled), settled=settled, reward=1.0 + row[:, None])
     episodes = SimpleNamespace(row=np.array([[0, 3], [1, 3], [2, 3], [4, 3]]), length=np.array([3, 1]))
     found = logged_value(history, windows, episodes)
     np.testing.assert_array_equal(found, [2.0, np.nan])  # the mean of 1, 2 and 3; request 3 did not settle
+    for name in ("driven_out", "repeats"):  # episodes begin without what waited, or have other requests
+        assert logged_value(history, SimpleNamespace(**vars(windows) | {name: row < 2}), episodes) is None
