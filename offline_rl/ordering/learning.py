@@ -95,8 +95,7 @@ def anchor_data(
     )
 
     def windows(months: list[tuple[Jobs, np.ndarray]], span_days: float) -> JobWindows:
-        first_s = begin_s + SETTLE_DAYS * DAY_S + span_days * DAY_S * np.arange(MONTH_DAYS // span_days)
-        spans_s = np.stack([first_s, first_s + span_days * DAY_S], axis=1)
+        spans_s = _spans_of(begin_s + SETTLE_DAYS * DAY_S, MONTH_DAYS, span_days)
         settings = problem_config(config)
         cut = [
             cut_job_windows(whole, pool, settings, start_s, _with_jobs(whole, start_s, spans_s))[0]
@@ -124,13 +123,18 @@ def logged_windows(
     """
     pool, begin_s = Pool(pool.processors, easy=True), anchor * DAY_S - jobs.origin_us / 1e6
     start_s = replay(jobs, pool, LOGGED_ORDER).start_s
-    first_s = begin_s - num_train_days * DAY_S
-    starts_s = first_s + config.span_days * DAY_S * np.arange(num_train_days // config.span_days)
-    spans_s = np.stack([starts_s, starts_s + config.span_days * DAY_S], axis=1)
+    spans_s = _spans_of(begin_s - num_train_days * DAY_S, num_train_days, config.span_days)
     priority = standing_order(jobs, LOGGED_ORDER)
     settings = problem_config(config)
     spans_s = _with_jobs(jobs, start_s, spans_s)
     return joined([cut_job_windows(jobs, pool, settings, start_s, spans_s, priority=priority)[0]])
+
+
+def _spans_of(begin_s: float, num_days: int, span_days: float) -> np.ndarray:
+    """[spans, 2] beginnings and ends of spans that divide some days; a single span where they are fewer than one."""
+    span_days = min(span_days, num_days)
+    first_s = begin_s + span_days * DAY_S * np.arange(num_days // span_days)
+    return np.stack([first_s, first_s + span_days * DAY_S], axis=1)
 
 
 def _with_jobs(jobs: Jobs, start_s: np.ndarray, spans_s: np.ndarray) -> np.ndarray:
@@ -139,7 +143,7 @@ def _with_jobs(jobs: Jobs, start_s: np.ndarray, spans_s: np.ndarray) -> np.ndarr
         np.any((jobs.arrival_s < end_s) & (np.fmax(jobs.arrival_s, start_s) >= begin_s))
         for begin_s, end_s in spans_s
     ]
-    return spans_s[np.array(some)]
+    return spans_s[np.array(some, bool)]
 
 
 def joined(parts: Sequence[JobWindows]) -> JobWindows:

@@ -17,6 +17,8 @@ from evaluation.problems.ordering.weeks import RARE, RARE_DAYS, cut_week, log_da
 from logs_schema.calendar import DAY_S
 from logs_schema.errors import ConfigError
 from logs_schema.progress import SilentProgress
+from offline_rl.ordering.learning import logged_windows
+from offline_rl.ordering.programs import OrderTrainingConfig
 from tests.ordering.making import jobs_of
 from twin.ordering.population import fit_population
 from twin.ordering.replay import replay
@@ -84,6 +86,15 @@ def test_a_job_larger_than_the_pool_takes_no_place_from_those_that_a_log_ran_bes
     assert num_put_back == 0
     assert week.warm.processors.tolist() == [8.0]
     assert np.isnan(replay(week.jobs, POOL, FCFS, warm=week.warm).start_s).tolist() == [True, False]
+
+
+def test_training_days_shorter_than_a_span_are_one_window():
+    jobs = jobs_of((0, 1, 60, 60), (3_600, 2, 60, 50), logged_start_s=[0, 3_600])
+    today = int(jobs.origin_us / 1e6 // DAY_S)
+    config = OrderTrainingConfig(span_days=2.0)
+    assert logged_windows(jobs, POOL, today + 1, 1, config).length.tolist() == [2]
+    with pytest.raises(OrderingError, match="no window"):  # nobody came before this log
+        logged_windows(jobs, POOL, today, 1, config)
 
 
 def test_decisions_are_the_week_in_columns():
