@@ -7,7 +7,7 @@ from typing import NamedTuple
 import jax
 import numpy as np
 
-from logs_schema.errors import ConfigError, ProductError, first
+from logs_schema.errors import ConfigError, ProductError
 from offline_rl.export import network_facts, network_of
 from offline_rl.networks import Actor, Example, example_in, greedy_policy
 from offline_rl.recipes.ladder import RungStep, chosen_of
@@ -95,16 +95,15 @@ def load_schedulers(folder: Path) -> tuple[Schedulers, Encoding]:
     """
     encoding, path = load_encoding(folder), folder / "schedulers.npz"
     found = {"from_logs": {}, "rules": {}, "ladder": {}, "searches": {}, **load_nested(path)}
-    if set(found) != set(Schedulers._fields):
+    try:
+        found["rules"] = {name: with_usual(params) for name, params in found["rules"].items()}
+        found["ladder"] = {name: RungStep(**step) for name, step in found["ladder"].items()}
+        found["searches"] = {name: LearnerSearch(**search) for name, search in found["searches"].items()}
+        return Schedulers(**found), encoding
+    except (TypeError, KeyError) as error:  # names that are missing, or not known here
         raise ProductError(
-            "these are not the schedulers of this version",
-            where=f"{path}: {first(sorted(set(found) ^ set(Schedulers._fields)))}",
-            advice="train again",
-        )
-    found["rules"] = {name: with_usual(params) for name, params in found["rules"].items()}
-    found["ladder"] = {name: RungStep(**step) for name, step in found["ladder"].items()}
-    found["searches"] = {name: LearnerSearch(**search) for name, search in found["searches"].items()}
-    return Schedulers(**found), encoding
+            "these are not the schedulers of this version", where=f"{path}: {error}", advice="train again"
+        ) from error
 
 
 def policy_params(schedulers: Schedulers, name: str, seed_row: int) -> PyTree:

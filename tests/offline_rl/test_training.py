@@ -1,12 +1,15 @@
 """What training is told: impossible settings are refused, the best seed is the one that a look liked best."""
 
+from pathlib import Path
+
 import numpy as np
 import pytest
 
-from logs_schema.errors import ConfigError
+from logs_schema.errors import ConfigError, ProductError
 from offline_rl.recipes.config import TrainingConfig
 from offline_rl.recipes.ladder import RungStep
-from offline_rl.recipes.schedulers import Schedulers, best_row, best_rule
+from offline_rl.recipes.schedulers import Schedulers, best_row, best_rule, load_schedulers
+from tests.twin.made import made_cluster, made_encoding
 
 
 def test_the_best_seed_is_the_one_whose_kept_policy_did_best() -> None:
@@ -24,6 +27,19 @@ def test_a_tuned_rule_that_is_worth_the_same_stands_in_whatever_the_order_of_a_s
         rules = {name: {"params": {name: {}}} for name in names}
         found = Schedulers({}, {}, none, none, none, none, {}, rules, dict.fromkeys(names, step), {})
         assert best_rule(found) == rules[names[1]]
+
+
+@pytest.mark.parametrize(
+    "stray", ["other", "ladder/rule/unfamiliar", "searches/cql/weights", "rules/expected_on_time/price"]
+)
+def test_schedulers_of_another_version_are_refused_by_what_differs(stray: str, tmp_path: Path) -> None:
+    (tmp_path / "encoding.json").write_text(made_encoding(made_cluster()).to_json())
+    arrays = {name: np.zeros(1) for name in Schedulers._fields[:6]}
+    np.savez(tmp_path / "schedulers.npz", **arrays)
+    assert load_schedulers(tmp_path)[0].ladder == {}
+    np.savez(tmp_path / "schedulers.npz", **arrays, **{stray: np.zeros(1)})
+    with pytest.raises(ProductError, match="not the schedulers of this version"):
+        load_schedulers(tmp_path)
 
 
 @pytest.mark.parametrize(
