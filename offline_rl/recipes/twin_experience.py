@@ -46,6 +46,7 @@ def rollouts_in(twin: PlacementTwin, model: AnswerModel, config: TrainingConfig)
         if config.disagreement == 0.0:
             return episodes
         uncertainty = disagreement(key_disagreement, twin.encoding, twin.config, model, episodes)
-        return episodes._replace(reward=episodes.reward - config.disagreement * uncertainty)
+        reward = episodes.reward - config.disagreement * uncertainty
+        return episodes._replace(reward=jnp.where(episodes.active, reward, 0.0))
 
     return Partial(act, jax.tree.map(jnp.asarray, twin.windows), model)

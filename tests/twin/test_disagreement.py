@@ -5,12 +5,15 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from offline_rl.recipes.config import TrainingConfig
+from offline_rl.recipes.twin_experience import rollouts_in
 from tests.twin.made import made_cluster, made_encoding, made_rows
 from twin.environment import environment
 from twin.placement.bookkeeping import placement
 from twin.placement.disagreement import disagreement
 from twin.placement.encode import cut_windows
 from twin.placement.learned import AnswerConfig, AnswerModel, learned_answers, num_inputs
+from twin.placement.model import PlacementTwin
 from twin.placement.outcome_model import NUM_OUTPUTS
 from twin.placement.responses import drawn_response
 from twin.placement.windows import replayed_arrivals
@@ -73,3 +76,20 @@ def test_the_doubt_is_the_deviation_of_what_the_members_expect(disagreement_of):
     assert abs(uncertainty.mean() - 0.6 / 2) < 0.01
     assert uncertainty.min() >= 0.0
     assert uncertainty.max() <= 0.5
+
+
+@pytest.mark.slow
+def test_doubt_costs_nothing_where_nothing_is_decided():
+    """As `Trajectory` says of rewards: behind the last request of a short window, say."""
+    windows = cut_windows(ROWS, np.arange(64) < 40, ENCODING, num_steps=32)
+    assert sorted(windows.length) == [8, 32]
+    twin = PlacementTwin(ENCODING, CONFIG, ensemble(0.3, 0.9), windows, None)  # type: ignore[arg-type]
+    policy = lambda _key, _seen, legal: jnp.argmax(legal, axis=0).astype(jnp.int32)  # noqa: E731
+    config = TrainingConfig(num_streams=8, randomise_nodes=0.0, randomise_services=0.0)
+    seen = jax.jit(lambda experience: experience(jax.random.key(0), policy))(
+        rollouts_in(twin, twin.model, config)
+    )
+    decides = np.asarray(seen.active)
+    assert 0.0 < decides.mean() < 1.0
+    assert len(np.unique(np.asarray(seen.reward)[decides])) > 2
+    np.testing.assert_array_equal(np.asarray(seen.reward)[~decides], 0.0)
