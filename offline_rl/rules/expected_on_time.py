@@ -13,12 +13,12 @@ decides between offers that are equally sure, or equally late; without a deadlin
 import jax.numpy as jnp
 from jax.scipy.special import ndtr
 
+from offline_rl.replica_scores import share_on_time
 from offline_rl.rules.offers import OfferEstimates, cost_to_others, expected_delay, expected_run
 from twin.contracts import Array, PyTree
 
 HASTE = 1e-3
 """Share of a request's worth that a response e times as long costs."""
-_TINY = 1e-6
 
 
 def expected_on_time(params: PyTree, offers: OfferEstimates) -> Array:
@@ -33,9 +33,6 @@ def expected_on_time(params: PyTree, offers: OfferEstimates) -> Array:
         [choices, *batch] at most 1.
     """
     delay, run = expected_delay(params, offers), expected_run(params, offers)
-    left = offers.deadline - delay
-    share = jnp.maximum(jnp.where(jnp.isfinite(left), left, 1.0), _TINY) / jnp.maximum(run, _TINY)
-    on_time = jnp.where(left > 0.0, ndtr(jnp.log(share) / params["spread"]), 0.0)
-    on_time = jnp.where(jnp.isinf(left), 1.0, on_time)
+    on_time = share_on_time(jnp, ndtr, offers.deadline - delay, run, params["spread"])
     cost = cost_to_others(params, offers) + params["haste"] * jnp.log1p(delay + run)
     return offers.acceptance * on_time - cost

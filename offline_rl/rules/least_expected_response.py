@@ -11,10 +11,9 @@ those that run there; without them a request takes what is soonest for itself. I
 import jax.numpy as jnp
 
 from offline_rl.numpy_rules import LEAST_ACCEPTANCE
+from offline_rl.replica_scores import TINY
 from offline_rl.rules.offers import OfferEstimates, cost_to_others, expected_delay, expected_run
 from twin.contracts import Array, PyTree
-
-_TINY = 1e-6
 
 
 def least_expected_response(params: PyTree, offers: OfferEstimates) -> Array:
@@ -22,4 +21,4 @@ def least_expected_response(params: PyTree, offers: OfferEstimates) -> Array:
     `price`, `toll`, in time units."""
     response = expected_delay(params, offers) + expected_run(params, offers)
     accepted = jnp.log(jnp.maximum(offers.acceptance, LEAST_ACCEPTANCE))
-    return accepted - jnp.log(jnp.maximum(response, _TINY)) - cost_to_others(params, offers)
+    return accepted - jnp.log(jnp.maximum(response, TINY)) - cost_to_others(params, offers)
