@@ -1,5 +1,6 @@
 """The clone of the log: behaviour cloning, stopped at the lowest loss on held-out windows."""
 
+from functools import partial
 from pathlib import Path
 
 import jax
@@ -56,12 +57,12 @@ def fit_clone(
     num_evaluations, look_every = evaluations_of(num_updates)
     run = updates(algorithm, look_every)
     experience = from_logs(train, num_streams)
-    score = jax.jit(lambda params: _mean_cross_entropy(network, params, held_out))
+    score = jax.jit(partial(_mean_cross_entropy, network))  # windows are its data, not its constants
     key_init, key_updates = jax.random.split(key)
 
     def advance(state: PyTree, first: int, _: int) -> tuple[PyTree, np.ndarray, float]:
         state, info = run(key_updates, state, experience, first)
-        return state, np.array([float(np.mean(info.loss))]), float(score(state.actor))
+        return state, np.array([float(np.mean(info.loss))]), float(score(state.actor, held_out))
 
     fit = fit_keeping_best(
         jax.jit(algorithm.init)(key_init),
