@@ -83,12 +83,15 @@ def advised_reader(case: EdgeCloud) -> Callable[[AdvisedObservation, Scaling], C
 
 
 def advice_rule(sharpness: float) -> ChangeRule:
-    """Logits of what is advised and left: changes of a service are done when as many were chosen as advised."""
+    """Logits of what is advised and left: changes of a service are done when as many were chosen as advised, wherever,
+    those of a node when they were chosen there."""
 
-    def rule(view: ChangeView, requested: Array) -> Array:
-        advice = view.pair[-1]
-        left = advice * (jnp.abs(requested) < jnp.sum(jnp.abs(advice), axis=1))[:, None]
-        none = jnp.broadcast_to(~jnp.any(left != 0.0, axis=(0, 1)), left.shape[1:])[None]
+    def rule(view: ChangeView, made: Array) -> Array:
+        advice, done = view.pair[-1], jnp.abs(made)
+        wanted = jnp.abs(advice)
+        is_left = (done < wanted) & (jnp.sum(done, axis=1) < jnp.sum(wanted, axis=1))[:, None]
+        left = jnp.where(is_left, advice, 0.0)
+        none = jnp.broadcast_to(~jnp.any(is_left, axis=(0, 1)), left.shape[1:])[None]
         return sharpness * jnp.concatenate([none, left > 0.0, left < 0.0]).astype(jnp.float32)
 
     return rule

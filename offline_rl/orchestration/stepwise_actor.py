@@ -1,6 +1,6 @@
 """The actor of orchestration: H times a node, then a change of one replica there, every choice seeing those before it.
 
-    node    p(n)     ~ exp g(x_n, y_b, z)        over nodes that are up and not chosen yet in this frame
+    node    p(n)     ~ exp g(x_n, y_b, z)        over nodes that are up and not chosen yet (but see `ChangeRule`)
     change  p(l | n) ~ exp q(x_n, y_b, z, l)     over 2W + 1: none, one replica more of a service, one less
 
 x, y, z are the embeddings of `graph_encoder`; g and q may correct a rule's scores, beginning at zero. What KaiS and
@@ -87,7 +87,9 @@ class StepwiseActor(NamedTuple):
 
 
 ChangeRule = Callable[[ChangeView, Array], Array]
-"""(view, requested [services, *batch]) -> logits of every change at every node [2W + 1, nodes, *batch]."""
+"""(view, changes made so far [services, nodes, *batch], 1 for a replica more, -1 for one less) -> logits of every
+change at every node [2W + 1, nodes, *batch]. Where that of a possible change is above 0 a node can be chosen again: a
+rule may ask for two changes of one node."""
 
 
 class StepwiseNetwork(nn.Module):
@@ -195,14 +197,17 @@ def stepwise_actor(
 
     def steps(params: PyTree, view: ChangeView, pick: Callable[[int, Array], Array]) -> list[tuple]:
         """(node logits, node, change logits, change, described, embeddings, possible) of every choice in turn."""
-        requested, free, found = jnp.zeros_like(view.service[0]), view.up, []
+        made, free, found = jnp.zeros_like(view.pair[0]), view.up, []
+        could = possible_anywhere(view)
         for index in range(num_changes):
+            requested = jnp.sum(made, axis=1)
             embedded = cast(Embeddings, network.apply(params, view, requested, method="encode"))
             values = compute("node_values", params, embedded)
-            base = None if rule is None else rule(view, requested)
+            base, is_open = None if rule is None else rule(view, made), free
             if base is not None:
-                values = values + jnp.max(mask_logits(base, possible_anywhere(view)), axis=0)
-            node_logits = mask_logits(values, free)
+                values = values + jnp.max(mask_logits(base, could), axis=0)
+                is_open = free | (view.up & jnp.any((base > 0.0)[1:] & could[1:], axis=0))
+            node_logits = mask_logits(values, is_open)
             node = pick(2 * index, node_logits)
             described, able = changes(view, requested, node), possible(view, node)
             values = compute("change_values", params, embedded, described, node)
@@ -210,8 +215,8 @@ def stepwise_actor(
             change_logits = mask_logits(values, able) if config.filtered else values
             change = pick(2 * index + 1, change_logits)
             found.append((node_logits, node, change_logits, change, described, embedded, able))
-            free = free & ~is_choice(node, free.shape[0])
-            requested = requested + signs(change, requested.shape[0])
+            here = is_choice(node, free.shape[0])
+            free, made = free & ~here, made + signs(change, made.shape[0])[:, None] * here[None]
         return found
 
     def choose(params: PyTree, key: Array | None, observation: PyTree, legal: PyTree) -> PyTree:

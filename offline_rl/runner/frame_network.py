@@ -44,7 +44,8 @@ class NumpyOrchestrator:
         num_changes: H.
         num_hops, mean: Of `GraphConfig`.
         filtered: Of `StepwiseConfig`.
-        rule: Scores that are corrected: (frame, requested [services]) -> [2W + 1, nodes]; none if None.
+        rule: Scores that are corrected: (frame, made [services, nodes]) -> [2W + 1, nodes], see
+            `stepwise_actor.ChangeRule`; none if None.
     """
 
     arrays: Arrays
@@ -63,17 +64,19 @@ class NumpyOrchestrator:
             PolicyInputError: No node is left to be chosen, or a number is not finite.
         """
         _refuse(frame, self.num_changes, len(self.point_of_node))
-        requested, free = np.zeros(frame.service.shape[1], np.float32), frame.up.copy()
+        made, free = np.zeros(frame.pair.shape[1:], np.float32), frame.up.copy()
         adds, removes = frame.able
         possible = np.concatenate([np.ones((1, adds.shape[1]), bool), adds, removes])
         nodes, changes = [], []
         for _ in range(self.num_changes):
+            requested = made.sum(axis=1)
             places = self._places(frame, requested)
             values = self._head("g", self._affine("node_first", places))
-            base = None if self.rule is None else self.rule(frame, requested)
+            base, is_open = None if self.rule is None else self.rule(frame, made), free
             if base is not None:
                 values = values + np.where(possible, base, -np.inf).max(axis=0)
-            node = int(np.argmax(np.where(free, values, -np.inf)))
+                is_open = free | (frame.up & ((base > 0.0) & possible)[1:].any(axis=0))
+            node = int(np.argmax(np.where(is_open, values, -np.inf)))
             of_change = self._affine("change_first", _described(frame, requested, node))
             values = self._head("q", self._affine("place_first", places[:, node : node + 1]) + of_change)
             values = values if base is None else values + base[:, node]
@@ -81,9 +84,8 @@ class NumpyOrchestrator:
             nodes.append(node)
             changes.append(change)
             free[node] = False
-            requested[(change - 1) % len(requested)] += (
-                0.0 if change == 0 else (1.0 if change <= len(requested) else -1.0)
-            )
+            if change:
+                made[(change - 1) % len(made), node] += 1.0 if change <= len(made) else -1.0
         return Chosen(np.array(nodes), np.array(changes))
 
     def _places(self, frame: Frame, requested: np.ndarray) -> np.ndarray:

@@ -108,10 +108,10 @@ def _stacked(rows: Sequence[np.ndarray]) -> np.ndarray:
     return np.stack(np.broadcast_arrays(*rows)).astype(np.float32)
 
 
-def advice_scores(sharpness: float, frame: Frame, requested: np.ndarray) -> np.ndarray:
+def advice_scores(sharpness: float, frame: Frame, made: np.ndarray) -> np.ndarray:
     """[2W + 1, nodes] scores of changes by the advice that is left, as by `orchestration.advice.advice_rule`."""
-    advice = frame.pair[-1]
-    left = advice * (np.abs(requested) < np.abs(advice).sum(axis=1))[:, None]
+    advice, wanted, done = frame.pair[-1], np.abs(frame.pair[-1]), np.abs(made)
+    left = advice * ((done < wanted) & (done.sum(axis=1) < wanted.sum(axis=1))[:, None])
     none = np.full((1, left.shape[1]), not left.any())
     return np.float32(sharpness) * np.concatenate([none, left > 0.0, left < 0.0]).astype(np.float32)
 

@@ -26,10 +26,10 @@ def drawn(num_nodes, num_points, num_frames=20):
     return ChangeView(*parts, able, random.random((num_nodes, num_frames)) < 0.9)
 
 
-def queue_rule(view, requested):
+def queue_rule(view, made):
     """A replica more of the service with the longest queue, where fewest cores are in service."""
     _, _, waiting, queued, *_ = view.service
-    queue = jnp.log1p(jnp.expm1(waiting) + jnp.expm1(queued)) * (requested <= 0.0)
+    queue = jnp.log1p(jnp.expm1(waiting) + jnp.expm1(queued)) * (jnp.sum(made, axis=1) <= 0.0)
     adds = queue[:, None] - view.node[UTILISATION][None]
     none = jnp.full_like(adds[:1], 0.2)
     return 4.0 * jnp.concatenate([none, adds, jnp.full_like(adds, -0.2)])
@@ -38,9 +38,9 @@ def queue_rule(view, requested):
 QUEUE_RULE = jax.jit(queue_rule)
 
 
-def numpy_queue_rule(frame, asked):
+def numpy_queue_rule(frame, made):
     """`queue_rule` for one frame."""
-    return np.asarray(QUEUE_RULE(ChangeView(*frame), asked))
+    return np.asarray(QUEUE_RULE(ChangeView(*frame), made))
 
 
 @pytest.mark.slow

@@ -102,6 +102,22 @@ def test_a_copy_is_held_against_golden_frames() -> None:
         replay_frames(replace(copy, arrays=arrays), golden, where="here")
 
 
+@pytest.mark.slow
+def test_an_orchestrator_that_has_learned_nothing_makes_every_change_of_the_plan() -> None:
+    """Of several at one node, too: such an orchestrator is handed over where the plan itself was the best."""
+    actor = advised_actor(_example(), PLAN.edge, SMALL)
+    golden = golden_frames(actor.init(jax.random.key(0)), PLAN, SMALL, np.random.default_rng(1))
+    asked = original_changes(numbers_of(ADVICE), _drawn(PLAN, np.random.default_rng(1))[0])
+    twice = 0
+    for frame in range(NUM_FRAMES):
+        nodes, changes = (np.asarray(leaf)[:, frame] for leaf in asked)
+        wanted = sorted(zip(nodes[changes > 0], changes[changes > 0], strict=True))
+        made = zip(golden["node"][frame], golden["change"][frame], strict=True)
+        assert sorted(one for one in made if one[1] > 0) == wanted
+        twice += len({node for node, _ in wanted}) < len(wanted)
+    assert twice > NUM_FRAMES / 4
+
+
 def _example() -> Example:
     """Shapes of what an orchestrator sees of the cluster."""
     from offline_rl.orchestration.advice import advised
