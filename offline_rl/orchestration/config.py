@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from logs_schema.errors import ConfigError
 
-ORCHESTRATION_CODE = 8
+ORCHESTRATION_CODE = 9
 """Raised when code changes what a training makes."""
 COPIES = 8
 """Streams of a block that meets the same requests."""
