@@ -198,16 +198,12 @@ def stepwise_actor(
     def steps(params: PyTree, view: ChangeView, pick: Callable[[int, Array], Array]) -> list[tuple]:
         """(node logits, node, change logits, change, described, embeddings, possible) of every choice in turn."""
         made, free, found = jnp.zeros_like(view.pair[0]), view.up, []
-        could = possible_anywhere(view)
         for index in range(num_changes):
             requested = jnp.sum(made, axis=1)
             embedded = cast(Embeddings, network.apply(params, view, requested, method="encode"))
             values = compute("node_values", params, embedded)
-            base, is_open = None if rule is None else rule(view, made), free
-            if base is not None:
-                values = values + jnp.max(mask_logits(base, could), axis=0)
-                is_open = free | (view.up & jnp.any((base > 0.0)[1:] & could[1:], axis=0))
-            node_logits = mask_logits(values, is_open)
+            base = None if rule is None else rule(view, made)
+            node_logits = _node_logits(view, values, free, base)
             node = pick(2 * index, node_logits)
             described, able = changes(view, requested, node), possible(view, node)
             values = compute("change_values", params, embedded, described, node)
@@ -277,6 +273,16 @@ def stepwise_algorithm(
         lambda state: stepwise_policy(network, state.actor, draws=True),
         lambda state: stepwise_policy(network, state.actor, draws=False),
     )
+
+
+def _node_logits(view: ChangeView, values: Array, free: Array, base: Array | None) -> Array:
+    """[nodes, *batch] values of nodes, with what a rule scores their best possible change; of those that are free, and
+    those at which the rule asks for a change."""
+    if base is None:
+        return mask_logits(values, free)
+    could = possible_anywhere(view)
+    is_open = free | (view.up & jnp.any((base > 0.0)[1:] & could[1:], axis=0))
+    return mask_logits(values + jnp.max(mask_logits(base, could), axis=0), is_open)
 
 
 def _judged(
