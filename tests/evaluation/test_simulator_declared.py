@@ -24,6 +24,7 @@ from evaluation.simulator.world import validate
 from logs_schema.errors import ConfigError
 from tests.evaluation.worlds import ends_by_hand, queue, simulated
 from twin.placement.run_habits import RunHabits, expected_s_of
+from twin.placement.timeouts import Timeouts
 from twin.placement.types import FAILED
 
 SIZE = 0.8
@@ -171,6 +172,20 @@ def test_a_reference_knows_that_no_run_lasts_longer_than_declared():
     seen = reveal_in(world, today, names)(system._replace(jobs=jobs), SimpleNamespace(observed_events=events))
     np.testing.assert_allclose(seen.left_s[0, :, 0], [15.0, 40.0, 150.0, 0.0])
     assert seen.wait_s[0, 0] == pytest.approx(15.0 + 150.0 / 2)
+
+
+@pytest.mark.parametrize(("of_service", "at_requested"), [((), True), ((0.0, *[12.5] * 6), False)])
+def test_policies_in_the_truth_know_of_limits_what_they_know_in_the_log(of_service, at_requested):
+    world = preset("small")
+    cluster, today = cluster_of(world), conditions(world, 0)
+    known = replace(cluster, timeouts=Timeouts(of_service, at_requested))
+    drawn = jnp.linspace(0.1, 0.9, 24).reshape(4, 6), jnp.linspace(0.0, 80_000.0, 6)
+    seen, unknowing = (request_at(world, today, names_in(world, one), *drawn, 0) for one in (known, cluster))
+    limit_s = (
+        seen.expected_run_s if at_requested else np.full(6, 12.5)
+    )  # what runs declare is expected of them here
+    np.testing.assert_allclose(seen.run_limit_s, limit_s, rtol=1e-6)
+    assert unknowing.run_limit_s is None
 
 
 @pytest.mark.slow

@@ -36,6 +36,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     write_orchestrator(tmp_path, Orchestrator(FACTS, tables, {"kernel": np.ones((3, 3))}), golden)
     dispatcher = SimpleNamespace(contract=SimpleNamespace(problem=module.PROBLEM), content_hash="0")
     monkeypatch.setattr(module, "load_network", lambda *_, **__: dispatcher)
+    monkeypatch.setattr(module, "verified", lambda *_, **__: None)  # as of a bundle in whole
     nothing = np.zeros(FACTS.num_changes, np.int64)
     monkeypatch.setattr(Orchestrator, "decide", lambda *_: Chosen(nothing, nothing))
     return tmp_path

@@ -2,6 +2,7 @@
 bundles see the chance that a run ends before."""
 
 from dataclasses import replace
+from types import SimpleNamespace
 
 import jax.numpy as jnp
 import numpy as np
@@ -20,8 +21,14 @@ from twin.placement.encode import cut_windows
 from twin.placement.encoding import Encoding
 from twin.placement.hazards import RunLog, fit_runs_and_hazards, without_timeouts
 from twin.placement.history import observed_answers
-from twin.placement.learned import cut_off
-from twin.placement.outcome_model import DrawnAnswers
+from twin.placement.learned import AnswerModel, cut_off
+from twin.placement.outcome_model import (
+    NUM_UNIFORMS,
+    AnswerParameters,
+    DrawnAnswers,
+    Mixture,
+    sample_answer,
+)
 from twin.placement.timeouts import Timeouts, fit_chance, fit_timeouts, run_limits_s
 from twin.placement.types import COMPLETED, FAILED
 
@@ -168,6 +175,21 @@ def test_drawn_runs_end_at_the_limit_and_fail() -> None:
     assert found.run_s.tolist() == [4.0, 5.0, 7.0]
     assert found.failed.tolist() == [False, True, False]
     assert cut_off(cluster, request, drawn) is drawn
+
+
+def test_runs_are_cut_off_whose_limit_is_beyond_the_longest_that_ended() -> None:
+    cluster = made_cluster()
+    model, pending = AnswerModel(None, 1.0, 20.0, 0.0), SimpleNamespace(availability_s=jnp.zeros(3))
+    limit_s = jnp.array([600.0, 5.0, jnp.inf])
+    sure, never = jnp.full(3, 30.0), jnp.full(3, -30.0)
+    long = Mixture(jnp.full((1, 3), 0.0), jnp.full((1, 3), 40.0), jnp.full((1, 3), -3.0))
+    answer = AnswerParameters(sure, never, never, sure, long, long)
+    uniforms = jnp.full((NUM_UNIFORMS, 3), 0.5)
+    drawn = sample_answer(answer, uniforms, 7.0, model.limits_s(pending, limit_s))  # type: ignore[arg-type]
+    request = made_rows(np.random.default_rng(0), cluster, 3).request._replace(run_limit_s=limit_s)
+    found = cut_off(cluster, request, drawn)
+    np.testing.assert_allclose(found.run_s, [600.0, 5.0, 20.0], rtol=1e-5)
+    assert found.failed.tolist() == [True, True, False]
 
 
 def limited_system(**others: object):

@@ -60,6 +60,8 @@ TIDE = -6
 """Row of `answer_inputs` with the tides at the arrival."""
 AVAILABILITY = -2
 """Row of `answer_inputs` with the time until the node has room, in time units, as `log1p`."""
+BEYOND = 1.01
+"""Runs that are cut off are drawn up to so many times their limit: no rounding brings them below it."""
 _AVAILABILITY_SCALE = 0.1
 """Brings the logarithm of milliseconds to days to the order of one."""
 _LEVEL_SCALE, _TIDE_SCALE, _DISCONTENT_SCALE = 4.0, 2.0, 4.0
@@ -136,10 +138,16 @@ class AnswerModel(NamedTuple):
     longest_run_s: float
     support_limit_s: Leaf  # [nodes] of `support.support_limit_s`
 
-    def limits_s(self, pending: PendingFates) -> tuple[Leaf, Leaf]:
+    def limits_s(self, pending: PendingFates, run_limit_s: Array | None = None) -> tuple[Leaf, Leaf]:
         """Largest wait and run time to draw. What is already fated of a queue is no guess: longer queues than any that
-        was logged mean longer waits."""
-        return self.longest_wait_s + pending.availability_s, self.longest_run_s
+        was logged mean longer waits. Runs that are cut off at `run_limit_s` [*batch], inf where they are not, may take
+        longer than that: the longest of a log has often been cut off, and none that ended was as long."""
+        longest_s: Leaf = self.longest_run_s
+        if run_limit_s is not None:
+            longest_s = jnp.maximum(
+                longest_s, jnp.where(jnp.isfinite(run_limit_s), BEYOND * run_limit_s, 0.0)
+            )
+        return self.longest_wait_s + pending.availability_s, longest_s
 
 
 def answer_network(config: AnswerConfig) -> MLP:
@@ -307,7 +315,7 @@ def learned_answers(
             answer_parameters(outputs, inputs, encoding),
             uniforms,
             unit_s,
-            model.limits_s(pending),
+            model.limits_s(pending, state.request.run_limit_s),
             cut_short=bool(cluster.hazard),
         )
         if randomisation is not None and seeds is not None:
