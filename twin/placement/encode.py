@@ -45,6 +45,7 @@ from twin.placement.pace import WorkProgress
 from twin.placement.pieces import pieces
 from twin.placement.repeats import is_repeat
 from twin.placement.reported_ends import amended
+from twin.placement.run_habits import own_runs_s
 from twin.placement.service_kinds import labels_of
 from twin.placement.think_times import think_times_s
 from twin.placement.timeouts import run_limits_s
@@ -86,15 +87,10 @@ def encode_rows(rows: pa.Table, encoding: Encoding, known_until_s: float) -> Enc
     finish_s, status = outcomes(rows, known_until_s)
     node = node_index(rows, encoding.node_of_name, encoding.cluster.num_nodes)
     return EncodedRows(
-        arrival_s,
-        start_s,
-        finish_s,
-        status,
-        node,
-        _requests(rows, encoding, arrival_s, node),
-        rows["request_id"].to_numpy(zero_copy_only=False),
-        _silent(rows),
-    )
+        arrival_s, start_s, finish_s, status, node,
+        _requests(rows, encoding, (arrival_s, start_s, finish_s), node),
+        rows["request_id"].to_numpy(zero_copy_only=False), _silent(rows),
+    )  # fmt: skip
 
 
 def _silent(rows: pa.Table) -> np.ndarray:
@@ -106,12 +102,15 @@ def _silent(rows: pa.Table) -> np.ndarray:
     return np.asarray(silent & ~refused(rows))
 
 
-def _requests(rows: pa.Table, encoding: Encoding, arrival_s: np.ndarray, node: np.ndarray) -> Requests:
-    cluster = encoding.cluster
+def _requests(
+    rows: pa.Table, encoding: Encoding, times_s: tuple[np.ndarray, np.ndarray, np.ndarray], node: np.ndarray
+) -> Requests:
+    """`times_s`: arrivals, starts and ends."""
+    arrival_s, *_ = times_s
+    cluster, usual = encoding.cluster, (encoding.run_of_service_s, encoding.run_labels, encoding.run_habits)
     service, scenario, queue = labels = labels_of(rows, cluster)
-    expected_s = expected_run_s(
-        rows, labels, encoding.run_of_service_s, encoding.run_labels, encoding.run_habits
-    )
+    own_run_s = own_runs_s(encoding.train_days, *times_s, node) / cluster.run_ratio[service, node]
+    expected_s = expected_run_s(rows, labels, *usual, own_run_s)
     demand = np.stack([amount(rows, name, 1.0 if name == "cpu_cores" else 0.0) for name in RESOURCES])
     known_resource = np.isfinite(cluster.capacity).any(axis=1) & (cluster.capacity > 0.0).any(axis=1)
     home, elsewhere, cloud = acceptance_of(cluster, rows["agent"], scenario)

@@ -302,17 +302,18 @@ def _gap_s(archive: Archive, train_days: Sequence[dt.date], arrival_s: np.ndarra
 
 def expected_run_s(
     rows: pa.Table, labels: Labels, run_of_service_s: Sequence[float], run_labels: RunLabels | None,
-    run_habits: RunHabits | None = None,
+    run_habits: RunHabits | None = None, own_run_s: np.ndarray | None = None,
 ) -> np.ndarray:  # fmt: skip
     """[rows] the requested run time, else the median of the service, by what scenario and queue say of it; by what is
-    usual of the agent, and of such requests."""
+    usual of the agent, and of such requests. `own_run_s`: see `expected_s_of`."""
     service, scenario, queue = labels
     usual_s = np.asarray(run_of_service_s)[service]
     if run_labels is not None:
         usual_s = usual_s * run_labels.factor(service, scenario, queue)
     asked_s = amount(rows, "requested_run_s", np.nan)
     found_s = np.where(np.isnan(asked_s), usual_s, asked_s)
-    return expected_s_of(run_habits, service, rows["agent"].to_pylist(), found_s, ~np.isnan(asked_s))
+    agents, is_asked = rows["agent"].to_pylist(), ~np.isnan(asked_s)
+    return expected_s_of(run_habits, service, agents, found_s, is_asked, own_run_s)
 
 
 def _run_labels(

@@ -10,16 +10,26 @@ taken off, of the agent over all services and then for each. They count only whe
 they were not fitted on better than none, beyond chance and by a share of the variance. Agents that training does not
 know, or hardly, have the factor 1.
 
+Each run of the log has a part in its own factor, the larger the fewer runs its agent has: with it runs would seem to
+scatter less than those of other days do. So of a run that the factors were fitted on is expected what they would say
+had it not been there:
+
+    log factor - h / (1 - h) * (log(run) - log(expected run))      h: its part
+
+Source: R. D. Cook, Detection of influential observation in linear regression, Technometrics, 1977.
+
 Who requests twice as long rarely runs twice as long where that is only a limit, so longer and shorter requests of a
 service are drawn together by an exponent, of least squares, that counts under the same condition; else it is 1.
 """
 
+import datetime as dt
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
 
 import numpy as np
 
+from logs_schema.calendar import DAY_S
 from twin.placement.cross_validation import MIN_RUNS, forecasts_better
 from twin.placement.service_times import run_ratios, shrunk_means
 
@@ -41,18 +51,43 @@ class RunHabits:
         of_agent: [services, agents].
         exponent: In (0, 1], of requested times.
         typical_s: [services] what requests of each ask for, factors included; empty where the exponent is 1.
+        own_part: [services, agents] the part that each run of the log has in the logarithm of its own factor, in
+            [0, 1); empty where it is not known.
     """
 
     agents: tuple[str, ...]
     of_agent: np.ndarray
     exponent: float = 1.0
     typical_s: np.ndarray = field(default_factory=lambda: np.zeros(0))
+    own_part: np.ndarray = field(default_factory=lambda: np.zeros(0))
 
     def factor(self, service: np.ndarray, agents: Sequence[str | None] | np.ndarray) -> np.ndarray:
         """[rows] what the expected run of a service is multiplied by for an agent of that name."""
+        return self._of_rows(self.of_agent, 1.0, service, agents)
+
+    def factor_without(
+        self, service: np.ndarray, agents: Sequence[str | None] | np.ndarray, over_s: np.ndarray
+    ) -> np.ndarray:
+        """[rows] the factor without the row's own run, of which the log has `over_s` [rows], its run time over the
+        node's usual ratio and over what was asked for; NaN where the factors were not fitted on it."""
+        factor = self.factor(service, agents)
+        if not self.own_part.size:
+            return factor
+        part = self._of_rows(self.own_part, 0.0, service, agents)
+        with np.errstate(divide="ignore", invalid="ignore"):
+            beyond = np.log(over_s / factor)
+        return np.asarray(factor * np.exp(-part / (1.0 - part) * np.where(np.isfinite(beyond), beyond, 0.0)))
+
+    def _of_rows(
+        self,
+        table: np.ndarray,
+        otherwise: float,
+        service: np.ndarray,
+        agents: Sequence[str | None] | np.ndarray,
+    ) -> np.ndarray:
         place_of = {name: place for place, name in enumerate(self.agents)}
         place = np.array([place_of.get(name, -1) for name in agents], np.int64)  # type: ignore[arg-type]
-        known = np.append(self.of_agent, np.ones((len(self.of_agent), 1)), axis=1)
+        known = np.append(table, np.full((len(table), 1), otherwise), axis=1)
         return np.asarray(known[service, place])
 
 
@@ -62,11 +97,14 @@ def expected_s_of(
     agents: Sequence[str | None] | np.ndarray,
     whole_s: np.ndarray,
     is_requested: np.ndarray,
+    own_run_s: np.ndarray | None = None,
 ) -> np.ndarray:
-    """[rows] the expected run times of requests that ask for `whole_s`, or usually take it."""
+    """[rows] the expected run times of requests that ask for `whole_s`, or usually take it; of runs that the habits
+    were fitted on without themselves. `own_run_s`: these over their nodes' usual ratio, NaN where there is none."""
     if habits is None:
         return whole_s
-    found_s = whole_s * habits.factor(service, agents)
+    over_s = np.full(len(whole_s), np.nan) if own_run_s is None else own_run_s / whole_s
+    found_s = whole_s * habits.factor_without(service, agents, over_s)
     if habits.exponent == 1.0:
         return found_s
     return np.where(
@@ -88,7 +126,23 @@ def run_habits_of(content: Mapping[str, Any] | None) -> RunHabits | None:
         np.array(content["of_agent"], float),
         float(content.get("exponent", 1.0)),
         np.array(content.get("typical_s", ()), float),
+        np.array(content.get("own_part", ()), float),
     )
+
+
+def own_runs_s(
+    train_days: Sequence[dt.date],
+    arrival_s: np.ndarray,
+    start_s: np.ndarray,
+    finish_s: np.ndarray,
+    node: np.ndarray,
+) -> np.ndarray:
+    """[rows] the run times of training days, on which habits are fitted; NaN of others. Instants in seconds since 1970,
+    inf where unknown."""
+    days = [(day - dt.date(1970, 1, 1)).days for day in train_days]
+    ended = np.isfinite(start_s) & np.isfinite(finish_s) & (finish_s > start_s)
+    fitted = ended & (node >= 0) & np.isin(arrival_s // DAY_S, days)
+    return np.subtract(finish_s, start_s, out=np.full(len(node), np.nan), where=fitted)
 
 
 class _AgentRuns(NamedTuple):
@@ -163,11 +217,12 @@ def _fit_factors(
     def errors(fitted: np.ndarray, held: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         some, left_out = runs.some(fitted), runs.some(held)
         plain = _errors(some, left_out, shape, np.ones((sizes[0], sizes[1] + 1)))
-        return plain, _errors(some, left_out, shape, _fit(some, shape, sizes))
+        return plain, _errors(some, left_out, shape, _fit(some, shape, sizes)[0])
 
     if not forecasts_better(len(rows), errors):
         return None
-    return RunHabits(tuple(names[kept].tolist()), _fit(runs, shape, sizes)[:, :-1])
+    factor, own_part = _fit(runs, shape, sizes)
+    return RunHabits(tuple(names[kept].tolist()), factor[:, :-1], own_part=own_part[:, :-1])
 
 
 def _fit_exponent(runs: _AgentRuns, shape: tuple[int, int]) -> tuple[float, np.ndarray] | None:
@@ -205,19 +260,27 @@ def _exponent(runs: _AgentRuns, shape: tuple[int, int]) -> tuple[float, np.ndarr
     return exponent, np.exp(typical)
 
 
-def _fit(runs: _AgentRuns, shape: tuple[int, int], sizes: tuple[int, int]) -> np.ndarray:
-    """[services, agents + 1] factors; 1 of the others."""
+def _fit(runs: _AgentRuns, shape: tuple[int, int], sizes: tuple[int, int]) -> tuple[np.ndarray, np.ndarray]:
+    """[services, agents + 1] factors, and the part of each run in its own; 1 and 0 of the others."""
     num_services, num_agents = sizes
-    effect = np.zeros((num_services, num_agents + 1))
+    effect, part = np.zeros((2, num_services, num_agents + 1))
     for _ in range(2):
         left = _residual(runs, runs, shape, np.exp(effect)) + effect[runs.service, runs.agent]
-        of_agent, _ = shrunk_means(left, runs.agent, num_agents + 1)
+        of_agent, part_of_agent = _shrunk(left, runs.agent, num_agents + 1)
         left = left - of_agent[runs.agent]
         group = runs.service * (num_agents + 1) + runs.agent
-        of_pair, _ = shrunk_means(left, group, num_services * (num_agents + 1))
+        of_pair, part_of_pair = _shrunk(left, group, num_services * (num_agents + 1))
         effect = of_agent + of_pair.reshape(effect.shape)
-        effect[:, -1] = 0.0
-    return np.exp(effect)
+        part = part_of_agent + (1.0 - part_of_agent) * part_of_pair.reshape(effect.shape)
+        effect[:, -1], part[:, -1] = 0.0, 0.0
+    return np.exp(effect), part
+
+
+def _shrunk(values: np.ndarray, group: np.ndarray, num_groups: int) -> tuple[np.ndarray, np.ndarray]:
+    """[groups] `shrunk_means`, and the part of one value in that of its group."""
+    mean, _ = shrunk_means(values, group, num_groups)
+    total = np.bincount(group, values, num_groups)
+    return mean, np.divide(mean, total, out=np.zeros(num_groups), where=total != 0.0)
 
 
 def _errors(fitted: _AgentRuns, held: _AgentRuns, shape: tuple[int, int], factor: np.ndarray) -> np.ndarray:
