@@ -6,7 +6,6 @@ import subprocess
 import sys
 from collections.abc import Sequence
 from contextlib import nullcontext
-from dataclasses import replace
 from pathlib import Path
 from types import ModuleType, SimpleNamespace
 from typing import Any
@@ -85,19 +84,6 @@ def test_parts_of_a_training_by_other_code_are_not_found(
     assert steps._unfinished(*made).folder == before
     monkeypatch.setattr(steps, "POLICY_CODE", steps.POLICY_CODE + 1)
     assert steps._unfinished(*made).folder != before
-
-
-def test_estimates_with_other_intervals_are_not_found(tmp_path: Path) -> None:
-    """Off-policy estimates are kept with their intervals; what is judged, resumed at another level, has others."""
-
-    def folder(config: RunConfig) -> Path | None:
-        settings = steps.settings_of_units(config, [])
-        return Unfinished.beside(tmp_path / "out", "comparison", {"archive": "1f"}, settings).folder
-
-    config = RunConfig()
-    other = replace(config, intervals=replace(config.intervals, level=0.5))
-    assert folder(config) == folder(RunConfig())
-    assert folder(config) != folder(other)
 
 
 def test_a_damaged_unit_is_made_again(tmp_path: Path) -> None:
