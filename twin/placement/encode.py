@@ -109,7 +109,9 @@ def _requests(
     arrival_s, *_ = times_s
     cluster, usual = encoding.cluster, (encoding.run_of_service_s, encoding.run_labels, encoding.run_habits)
     service, scenario, queue = labels = labels_of(rows, cluster)
-    own_run_s = own_runs_s(encoding.train_days, *times_s, node) / cluster.run_ratio[service, node]
+    own_run_s = None
+    if encoding.run_habits is not None:
+        own_run_s = own_runs_s(encoding.train_days, *times_s, node) / cluster.run_ratio[service, node]
     expected_s = expected_run_s(rows, labels, *usual, own_run_s)
     demand = np.stack([amount(rows, name, 1.0 if name == "cpu_cores" else 0.0) for name in RESOURCES])
     known_resource = np.isfinite(cluster.capacity).any(axis=1) & (cluster.capacity > 0.0).any(axis=1)

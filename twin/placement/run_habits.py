@@ -61,34 +61,34 @@ class RunHabits:
     typical_s: np.ndarray = field(default_factory=lambda: np.zeros(0))
     own_part: np.ndarray = field(default_factory=lambda: np.zeros(0))
 
-    def factor(self, service: np.ndarray, agents: Sequence[str | None] | np.ndarray) -> np.ndarray:
-        """[rows] what the expected run of a service is multiplied by for an agent of that name."""
-        return self._of_rows(self.of_agent, 1.0, service, agents)
-
-    def factor_without(
-        self, service: np.ndarray, agents: Sequence[str | None] | np.ndarray, over_s: np.ndarray
-    ) -> np.ndarray:
-        """[rows] the factor without the row's own run, of which the log has `over_s` [rows], its run time over the
-        node's usual ratio and over what was asked for; NaN where the factors were not fitted on it."""
-        factor = self.factor(service, agents)
-        if not self.own_part.size:
-            return factor
-        part = self._of_rows(self.own_part, 0.0, service, agents)
-        with np.errstate(divide="ignore", invalid="ignore"):
-            beyond = np.log(over_s / factor)
-        return np.asarray(factor * np.exp(-part / (1.0 - part) * np.where(np.isfinite(beyond), beyond, 0.0)))
-
-    def _of_rows(
+    def factor(
         self,
-        table: np.ndarray,
-        otherwise: float,
         service: np.ndarray,
         agents: Sequence[str | None] | np.ndarray,
+        own_ratio: np.ndarray | None = None,
     ) -> np.ndarray:
+        """[rows] what the expected run of a service is multiplied by for an agent of that name.
+
+        Args:
+            service: [rows] index.
+            agents: [rows] names.
+            own_ratio: [rows] run time over the node's usual ratio and over what was asked for, of rows whose factor is
+                to be the one without their own run; NaN of those that the factors were not fitted on.
+        """
         place_of = {name: place for place, name in enumerate(self.agents)}
         place = np.array([place_of.get(name, -1) for name in agents], np.int64)  # type: ignore[arg-type]
-        known = np.append(table, np.full((len(table), 1), otherwise), axis=1)
-        return np.asarray(known[service, place])
+        factor = np.asarray(_and_others(self.of_agent, 1.0)[service, place])
+        if own_ratio is None or not self.own_part.size:
+            return factor
+        part = _and_others(self.own_part, 0.0)[service, place]
+        with np.errstate(divide="ignore", invalid="ignore"):
+            beyond = np.log(own_ratio / factor)
+        return np.asarray(factor * np.exp(-part / (1.0 - part) * np.where(np.isfinite(beyond), beyond, 0.0)))
+
+
+def _and_others(of_agent: np.ndarray, value: float) -> np.ndarray:
+    """[services, agents + 1] a table of agents, and last the value of all others."""
+    return np.append(of_agent, np.full((len(of_agent), 1), value), axis=1)
 
 
 def expected_s_of(
@@ -103,8 +103,8 @@ def expected_s_of(
     were fitted on without themselves. `own_run_s`: these over their nodes' usual ratio, NaN where there is none."""
     if habits is None:
         return whole_s
-    over_s = np.full(len(whole_s), np.nan) if own_run_s is None else own_run_s / whole_s
-    found_s = whole_s * habits.factor_without(service, agents, over_s)
+    own_ratio = None if own_run_s is None else own_run_s / whole_s
+    found_s = whole_s * habits.factor(service, agents, own_ratio)
     if habits.exponent == 1.0:
         return found_s
     return np.where(
