@@ -9,6 +9,8 @@ too.
 
 import base64
 import os
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -71,6 +73,17 @@ def verified(folder: Path, kind: str, *, expect: str | None = None, trust: Path 
     if trust is not None:
         refuse_unsigned(folder, manifest.content_hash, trust)
     return manifest.content_hash
+
+
+@contextmanager
+def verified_while(
+    folder: Path, kind: str, *, expect: str | None = None, trust: Path | None = None
+) -> Iterator[str]:
+    """The content hash of a bundle, as from `verified`, while it is read; verified once more when that is done: what
+    was read is what was verified, and no file was replaced meanwhile."""
+    content_hash = verified(folder, kind, expect=expect, trust=trust)
+    yield content_hash
+    verified(folder, kind, expect=content_hash)
 
 
 def refuse_unsigned(bundle: Path, content_hash: str, public_key: Path) -> None:

@@ -79,9 +79,8 @@ def train(
     return updates(algorithm, num_updates)(key_updates, state, as_argument(experience), 0)
 
 
-@lru_cache(
-    maxsize=2
-)  # the seeds of one algorithm share one traced program, beside another that trains meanwhile
+# The seeds of one algorithm share one traced program, beside another that trains meanwhile
+@lru_cache(maxsize=2)
 def updates(algorithm: Algorithm, num_updates: int) -> Callable[..., tuple[PyTree, PyTree]]:
     """The jitted loop `(key, state, experience, first, count=num_updates) -> state, info [num_updates]` of the updates
     first, first + 1, ..., first + count - 1; info beyond `count` is zero.

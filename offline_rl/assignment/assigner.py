@@ -32,7 +32,7 @@ from offline_rl.assignment.priced import Pairs, pairs_of, priced_logits, priced_
 from offline_rl.bundle import ARRAYS, ASSIGNMENT_KIND, GOLDEN, read_arrays
 from offline_rl.contract import refusing
 from offline_rl.runner.loading import Backend
-from offline_rl.signing import verified
+from offline_rl.signing import verified_while
 from twin.assignment.checking import AssignmentError, refuse_bad_costs
 from twin.assignment.objective import makespan_s
 from twin.assignment.types import Costs, row_of
@@ -160,13 +160,12 @@ def load_assigner(
             original.
     """
     folder = Path(folder)
-    content_hash = verified(folder, ASSIGNMENT_KIND, expect=expect, trust=trust)
-    setting = read_setting(folder)
-    params = {} if setting.network == SEARCH else read_params(folder)
-    network = priced_from_graph(folder) if backend == "onnx" else None
-    assigner = Assigner(setting, params, content_hash, network)
-    prove(assigner, folder)
-    verified(folder, ASSIGNMENT_KIND, expect=content_hash)  # what was read is what was verified
+    with verified_while(folder, ASSIGNMENT_KIND, expect=expect, trust=trust) as content_hash:
+        setting = read_setting(folder)
+        params = {} if setting.network == SEARCH else read_params(folder)
+        network = priced_from_graph(folder) if backend == "onnx" else None
+        assigner = Assigner(setting, params, content_hash, network)
+        prove(assigner, folder)
     return assigner
 
 

@@ -23,9 +23,8 @@ def best_of_samples(
 ) -> np.ndarray:
     """[Z] the best of the likeliest assignment and of so many drawn ones, evaluated in batches."""
     best = greedy(logits)
-    below = np.minimum(
-        softmax(logits).cumsum(axis=-1), 1.0
-    )  # rounding may lead beyond 1, into the next request's
+    # Rounding may lead beyond 1, into the next request's row
+    below = np.minimum(softmax(logits).cumsum(axis=-1), 1.0)
     below[:, -1] = 1.0
 
     def draw(number: int) -> np.ndarray:

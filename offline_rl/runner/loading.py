@@ -20,7 +20,7 @@ from offline_rl.runner.network import ExportedPolicy, from_arrays, from_graph, r
 from offline_rl.runner.policy import Policy
 from offline_rl.runner.questions import answering_of, read_questions, replay_questions
 from offline_rl.runner.queue import QueuePolicy
-from offline_rl.signing import verified
+from offline_rl.signing import verified, verified_while
 
 Backend = Literal["numpy", "onnx"]
 
@@ -72,14 +72,13 @@ def load_network(
     builders = {"numpy": from_arrays, "onnx": from_graph}
     if backend not in builders:
         raise ProductError(f"unknown backend '{backend}'", allowed=", ".join(builders))
-    with refusing("the bundle cannot be read", folder):
-        content_hash = verified(folder, KIND, expect=expect, trust=trust)
+    with (
+        refusing("the bundle cannot be read", folder),
+        verified_while(folder, KIND, expect=expect, trust=trust) as content_hash,
+    ):
         contract = read_contract(folder)
         policy = ExportedPolicy(contract, content_hash, builders[backend](folder, contract))
         prove(policy, folder)
-        verified(
-            folder, KIND, expect=content_hash
-        )  # what was read is what was verified: no file was replaced
     return policy
 
 

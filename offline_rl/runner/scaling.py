@@ -21,7 +21,7 @@ from logs_schema.calendar import DAY_S
 from logs_schema.errors import ProductError
 from offline_rl.bundle import ARRAYS, GOLDEN, SCALING_KIND, read_arrays
 from offline_rl.contract import refusing
-from offline_rl.signing import verified
+from offline_rl.signing import verified_while
 
 KIND = SCALING_KIND
 SETTING = "scaling.json"
@@ -315,10 +315,9 @@ def load_scaling(
             otherwise than the original.
     """
     folder = Path(folder)
-    content_hash = verified(folder, KIND, expect=expect, trust=trust)
-    policy = ScalingPolicy(read_setting(folder), read_arrays(folder / ARRAYS), content_hash)
-    prove(policy, folder)
-    verified(folder, KIND, expect=content_hash)  # what was read is what was verified: no file was replaced
+    with verified_while(folder, KIND, expect=expect, trust=trust) as content_hash:
+        policy = ScalingPolicy(read_setting(folder), read_arrays(folder / ARRAYS), content_hash)
+        prove(policy, folder)
     return policy
 
 

@@ -39,9 +39,8 @@ class KeptInventory:
         if self._path is None or not self._path.exists():
             return []
         try:
-            nodes = inventory_of_json(
-                orjson.loads(self._path.read_bytes())
-            )  # may be larger than what was posted
+            # It may be larger than what was posted, so no limit of a body holds here
+            nodes = inventory_of_json(orjson.loads(self._path.read_bytes()))
             written_s = self._path.stat().st_mtime
         except (SchedtwinError, OSError, orjson.JSONDecodeError) as error:
             raise ServingError(

@@ -17,9 +17,10 @@ import pytest
 from evaluation.commands.cli import main
 from logs_schema.errors import ProductError
 from logs_schema.product import writing
+from offline_rl import signing
 from offline_rl.bundle import ARRAYS, GOLDEN, GRAPH, KIND, QUESTIONS, read_arrays
 from offline_rl.contract import CONTRACT
-from offline_rl.runner import load, loading
+from offline_rl.runner import load
 from offline_rl.serving.metrics import Metrics
 from offline_rl.serving.policies import PolicySlot, load_policy
 from tests.serving.bundles import make_bundle
@@ -251,7 +252,7 @@ def test_a_bundle_whose_files_are_replaced_while_they_are_read_is_refused(
 ) -> None:
     """As by a copy in place: the network of one bundle must not serve under the content hash of another."""
     shutil.copytree(bundle, tmp_path / "bundle")
-    other, verified = make_bundle(tmp_path / "other", seed=1, with_graph=True), loading.verified
+    other, verified = make_bundle(tmp_path / "other", seed=1, with_graph=True), signing.verified
 
     def then_replaced(folder: Path, kind: str, **how: str | None) -> str:
         content_hash = verified(folder, kind, **how)
@@ -259,6 +260,6 @@ def test_a_bundle_whose_files_are_replaced_while_they_are_read_is_refused(
             shutil.copy(other / name, folder / name)
         return content_hash
 
-    monkeypatch.setattr(loading, "verified", then_replaced)
+    monkeypatch.setattr(signing, "verified", then_replaced)
     with pytest.raises(ProductError, match="altered"):
         load(tmp_path / "bundle")
