@@ -13,7 +13,7 @@ from logs_schema.errors import ConfigError
 from logs_schema.product import MANIFEST, read_manifest, verify
 
 KIND = "certificate"
-CERTIFICATE_CODE = 34
+CERTIFICATE_CODE = 35
 """Code version of jobs' steps: raised when certificates of the same twin and days change."""
 ANSWERS_PASSED = (
     "trained in a twin that passed its certificate but for the workload model, which training does not use"

@@ -117,7 +117,8 @@ def _table_of_seed(
     from evaluation.certify.persistence import KIND, certification_in
     from evaluation.commands.bench import trained_references
     from evaluation.reproduction.ceiling import refuse_beaten
-    from evaluation.reproduction.table2 import simulate_days, simulate_references, table, train_all
+    from evaluation.reproduction.table2 import table, train_all
+    from evaluation.reproduction.table2_days import simulate_days, simulate_references
     from offline_rl.recipes.schedulers import load_schedulers
 
     engine, references = engine_from(arguments), []

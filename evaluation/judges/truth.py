@@ -6,8 +6,10 @@ the world's tables, it decides from the bookkeeping state.
 """
 
 import datetime as dt
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from functools import cache
+from typing import Any, NamedTuple
 
 import jax.numpy as jnp
 import numpy as np
@@ -19,11 +21,12 @@ from evaluation.comparison.shifts import TestDays
 from evaluation.judges.config import JudgeConfig
 from evaluation.judges.judge import Candidate, Evaluation, Judge, Judged, Program, all_at_once, compiled, slim
 from evaluation.judges.players import HISTORY, Players, of_reference, play
+from evaluation.judges.room import lost_in, with_room
 from evaluation.simulator.behaviour import behaviour
 from evaluation.simulator.conditions import DayConditions, longest_day
 from evaluation.simulator.logs import truth_folder
 from evaluation.simulator.names import names_in
-from evaluation.simulator.truth import day_of_truth, ground_truth, truth_response
+from evaluation.simulator.truth import day_of_truth, depths_of, ground_truth, truth_response
 from evaluation.simulator.workloads import FACT, Workload, load_workload, missing_arrivals
 from evaluation.simulator.world_files import world_of
 from logs_schema import Archive
@@ -45,6 +48,13 @@ def workload_beside(archive: Archive) -> Workload | None:
     return load_workload(truth, truth_folder(archive.path), world_of(truth).day_s)
 
 
+class TruthProgram(NamedTuple):
+    """The compiled truth, for every number of slots per node that its policies may need."""
+
+    depths: tuple[int, ...]
+    at: Callable[[int], Program]
+
+
 def truth_program(
     facts: Mapping[str, Any],
     encoding: Encoding,
@@ -54,7 +64,7 @@ def truth_program(
     *,
     rules: Sequence[TruthBaseline] = (),
     side_by_side: bool = False,
-) -> Program:
+) -> TruthProgram:
     """The compiled truth; shared arguments: today, weekday.
 
     Every day is replicated `num_days` times; each replication is a resampling unit. The logged behaviour takes the
@@ -76,24 +86,30 @@ def truth_program(
     if side_by_side:
         truth_rules = {}
 
-    def run(key: Array, kind: Array | None, params: PyTree, today: DayConditions, weekday: Array) -> Judged:
-        problem = placement(
-            encoding.cluster, encoding.problem, age_s=age_of(today, encoding, _first_day(truth))
-        )
-        response = truth_response(
-            world, encoding.cluster, encoding.problem.depth, today, names, weekday=weekday
-        )
-        references = {name: of_reference(one, declared, names, today) for name, one in truth_rules.items()}
-        acting = {**players, **references}
-        return slim(
-            play(key, problem, response, acting, kind, params, num_steps=num_steps, streams=(num_days,))
-        )
+    @cache
+    def at(depth: int) -> Program:
+        config = replace(encoding.problem, depth=depth)
 
-    return compiled(run, (*players, *truth_rules), 2, side_by_side=side_by_side)
+        def run(
+            key: Array, kind: Array | None, params: PyTree, today: DayConditions, weekday: Array
+        ) -> Judged:
+            problem = placement(encoding.cluster, config, age_s=age_of(today, encoding, _first_day(truth)))
+            response = truth_response(world, encoding.cluster, depth, today, names, weekday=weekday)
+            references = {
+                name: of_reference(one, declared, names, today) for name, one in truth_rules.items()
+            }
+            acting = {**players, **references}
+            return slim(
+                play(key, problem, response, acting, kind, params, num_steps=num_steps, streams=(num_days,))
+            )
+
+        return compiled(run, (*players, *truth_rules), 2, side_by_side=side_by_side)
+
+    return TruthProgram(depths_of(world, encoding.problem.depth), at)
 
 
 def truth_judge(
-    program: Program,
+    program: TruthProgram,
     facts: Mapping[str, Any],
     encoding: Encoding,
     shift: TestDays,
@@ -101,18 +117,29 @@ def truth_judge(
 ) -> Judge:
     """The truth of one day: the last training day simulated again for shift 0, later days for later shifts.
 
-    The requests of a workload are the same in every replication of a day: intervals cover the randomness of the
-    outcomes only.
+    Candidates whose requests find no slot are simulated again with more (`judges.room`). The requests of a workload are
+    the same in every replication of a day: intervals cover the randomness of the outcomes only.
     """
     truth = ground_truth(facts)
     day = shift.days[0]
     today = day_of_truth(world_of(truth), (day - _first_day(truth)).days, workload)
 
     def evaluate(key: Array, candidates: Sequence[Candidate]) -> list[Evaluation]:
-        judged = all_at_once(program, key, candidates, today, day.weekday())
+        def simulate(depth: int, chosen: Sequence[int]) -> list[Judged]:
+            one = program.at(depth)
+            if one.side_by_side:  # its rows are all players
+                judged = all_at_once(one, key, candidates, today, day.weekday())
+                return [judged[place] for place in chosen]
+            return all_at_once(one, key, [candidates[place] for place in chosen], today, day.weekday())
+
+        judged = with_room(simulate, len(candidates), program.depths, _overflows)
         return [_result(one, encoding, day) for one in judged]
 
     return Judge(NAME, evaluate)
+
+
+def _overflows(judged: Judged) -> bool:
+    return bool(lost_in(judged).any())
 
 
 def _result(judged: Judged, encoding: Encoding, day: dt.date) -> Evaluation:

@@ -95,4 +95,5 @@ def _row(case: tuple[str, int], same: Sequence[Mapping[str, Any]]) -> dict[str, 
     promised = [one["promised"] for one in same]
     row |= {"low": row["on_time_low"], "high": row["on_time_high"]}
     row["promised"] = None if None in promised else float(np.mean(promised))
+    row["overflow"] = float(np.mean([one["overflow"] for one in same]))
     return row

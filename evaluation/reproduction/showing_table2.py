@@ -39,6 +39,14 @@ def as_table(found: dict[str, Any]) -> Group:
         parts.append(
             Text(f"{row['policy']} - {row['reference']}, {when}: {gap} [{low}, {high}]: {row['verdict']}")
         )
+    parts += [
+        Text(
+            f"{row['policy']}, {shift_label(row['shift_days'])}: {row['overflow']:.1%} of the requests found no slot "
+            "among those in flight and count as late: its true share may be higher"
+        )
+        for row in found["rows"]
+        if row["overflow"] > 0.0
+    ]
     parts.append(
         Text(
             f"in-model value by the twin's member held out: {number(found['in_model_on_time'])}, "

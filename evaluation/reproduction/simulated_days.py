@@ -8,6 +8,7 @@ keys.
 """
 
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from typing import NamedTuple
 
 import jax
@@ -16,6 +17,7 @@ import jax.numpy as jnp
 from evaluation.baselines import LEAST_EXPECTED_DELAY, LEAST_LOADED, RANDOM
 from evaluation.baselines.truth_baseline import as_behaviour
 from evaluation.judges.players import GREEDY, SAMPLED, PlayerInput, of_network, of_policy, of_reference, play
+from evaluation.judges.room import lost_in
 from evaluation.judges.truth import age_of
 from evaluation.reproduction.benches.reference import problem_config, reference_choice, reference_network
 from evaluation.simulator.behaviour import Behaviour
@@ -43,6 +45,7 @@ class DayShares(NamedTuple):
 
     on_time: Leaf  # accepted and finished within the deadline
     offload: Leaf  # of those that ran: away from the site where they arrived
+    overflow: Leaf  # found no slot in the tables of what is in flight, and count as late
 
 
 SimulatesDays = Callable[[Array, Array, PyTree, DayConditions, Array], DayShares]
@@ -57,6 +60,7 @@ def policy_program(
     writer: Behaviour,
     num_replications: int,
     rules: Mapping[str, Policy],
+    depth: int,
     *,
     mixed: bool,
     most_requests: int | None = None,
@@ -70,10 +74,12 @@ def policy_program(
         writer: The behaviour that wrote the log.
         num_replications: Times that the day is simulated.
         rules: Rules from the log by name.
+        depth: Slots per node for requests in flight.
         mixed: Whether every policy has its own kind; otherwise all are of one, and only its branch is computed.
         most_requests: Of a day: its first ones alone; None: all.
     """
     names = names_in(world, encoding.cluster, encoding.run_habits)
+    config = replace(encoding.problem, depth=depth)
     observing = {
         SAMPLED: of_network(network, greedily=False),
         GREEDY: of_network(network, greedily=True),
@@ -83,10 +89,8 @@ def policy_program(
     length = _num_steps(world, most_requests)
 
     def run(key: Array, kind: Array, params: PyTree, today: DayConditions, weekday: Array) -> DayShares:
-        response = truth_response(
-            world, encoding.cluster, encoding.problem.depth, today, names, weekday=weekday
-        )
-        problem = placement(encoding.cluster, encoding.problem, age_s=age_of(today, encoding, FIRST_DAY))
+        response = truth_response(world, encoding.cluster, depth, today, names, weekday=weekday)
+        problem = placement(encoding.cluster, config, age_s=age_of(today, encoding, FIRST_DAY))
         references = {name: of_reference(one, world, names, today) for name, one in knowing.items()}
         players = observing | references | {name: of_policy(rule) for name, rule in rules.items()}
         return _shares(
@@ -135,4 +139,5 @@ def _shares(simulated: Trajectory) -> DayShares:
     on_time = jnp.sum(jnp.where(active, simulated.reward[:, 0], 0.0), axis=0) / jnp.maximum(
         active.sum(axis=0), 1
     )
-    return DayShares(on_time, away.sum(axis=0) / jnp.maximum(ran.sum(axis=0), 1))
+    lost = lost_in(simulated)[:, 0].sum(axis=0) / jnp.maximum(active.sum(axis=0), 1)
+    return DayShares(on_time, away.sum(axis=0) / jnp.maximum(ran.sum(axis=0), 1), lost)

@@ -14,8 +14,6 @@ from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-import jax
-import jax.numpy as jnp
 import numpy as np
 
 from evaluation.certify.config import CertifyConfig
@@ -45,22 +43,19 @@ from evaluation.reproduction.benches.reference import ReferenceConfig
 from evaluation.reproduction.benches.reference_cache import Kept
 from evaluation.reproduction.benches.truth_bench import REFERENCE
 from evaluation.reproduction.ceiling import beaten, best_rule, failures_avoided, share_of_reference
-from evaluation.reproduction.simulated_days import KINDS, DayShares, policy_program, reference_program
+from evaluation.reproduction.simulated_days import DayShares
 from evaluation.reproduction.table2_log import last_day, log_step
-from evaluation.reproduction.table2_policies import RANDOM, TWIN, by_need, dealt, policies_of, together
+from evaluation.reproduction.table2_policies import RANDOM, TWIN
 from evaluation.simulator.behaviour import behaviour
-from evaluation.simulator.conditions import conditions
 from evaluation.simulator.world import World
 from evaluation.simulator.world_files import chosen_world
 from logs_schema.errors import ConfigError
 from logs_schema.progress import Progress
 from offline_rl.recipes.config import TrainingConfig
-from offline_rl.recipes.schedulers import Schedulers, example_for, load_schedulers, network_for, policy_of
+from offline_rl.recipes.schedulers import Schedulers
 from offline_rl.rules.in_twin import DESCRIPTIONS
-from twin.contracts import Array
 from twin.placement.bookkeeping import VIEWS
 from twin.placement.learned import AnswerConfig
-from twin.placement.model import PlacementTwin
 from twin.population import PopulationConfig
 
 DAYS = (0, 1, 7, 30)
@@ -221,72 +216,6 @@ def train_all(
     return run_job(steps, workdir, progress)
 
 
-def simulate_days(
-    config: Table2Config, products: Mapping[str, Path], references: Sequence[Kept], progress: Progress
-) -> dict[tuple[str, int], DayShares]:
-    """(policy, days after the training day) -> shares [seeds, replications], every policy on the same requests."""
-    world, twin = config.simulated, PlacementTwin.load(products["twin"])
-    schedulers, _ = load_schedulers(products["policy"])
-    example = example_for(twin.encoding, twin.windows)
-    network = network_for(schedulers, example)
-    rules = {name: policy_of(params, example) for name, params in schedulers.rules.items()}
-    alike, mixed = (
-        policy_program(
-            world,
-            twin.encoding,
-            network,
-            behaviour(config.behaviour),
-            config.num_replications,
-            rules,
-            mixed=mixed,
-            most_requests=config.max_requests,
-        )
-        for mixed in (False, True)
-    )
-    networks, others = by_need(policies_of(schedulers))
-    known = (*KINDS, *rules)
-    found: dict[tuple[str, int], DayShares] = {}
-    with progress.stage("simulate the days", total=len(config.days), unit="days") as stage:
-        for done, (shift, day) in enumerate(zip(config.days, config.simulated_days, strict=True)):
-            today, weekday = conditions(world, day), jnp.int32(day % 7)
-            key = _key_of(config, day)
-            stage(done, text=f"day {day}, rules")
-            kinds = jnp.array([known.index(one.kind) for one in others])
-            found |= dealt(mixed(key, kinds, together(others), today, weekday), others, shift)
-            stage(done, text=f"day {day}, networks")
-            kind = jnp.int32(known.index("greedy"))
-            found |= dealt(alike(key, kind, together(networks), today, weekday), networks, shift)
-        stage(len(config.days))
-    return found | simulate_references(config, products, references, progress)
-
-
-def simulate_references(
-    config: Table2Config, products: Mapping[str, Path], references: Sequence[Kept], progress: Progress
-) -> dict[tuple[str, int], DayShares]:
-    """The references' days, on the very requests that the policies meet: (name, shift) -> shares [1, replications]."""
-    world, twin = config.simulated, PlacementTwin.load(products["twin"])
-    depth = twin.encoding.problem.depth
-    program = reference_program(world, config.num_replications, depth, most_requests=config.max_requests)
-    found = {}
-    with progress.stage("simulate the references' days", total=len(references), unit="days") as stage:
-        for done, kept in enumerate(references):
-            day = kept.reference.day
-            if day not in config.simulated_days:
-                continue
-            stage(done, text=f"day {day}")
-            shares = program(
-                _key_of(config, day), kept.reference.params, conditions(world, day), jnp.int32(day % 7)
-            )
-            found[REFERENCE, day - config.train_day] = DayShares(
-                *(np.asarray(leaf, float)[None] for leaf in shares)
-            )
-    return found
-
-
-def _key_of(config: Table2Config, day: int) -> Array:
-    return jax.random.fold_in(jax.random.key(config.seed + 1), day)
-
-
 def table(
     config: Table2Config,
     simulated: Mapping[tuple[str, int], DayShares],
@@ -327,6 +256,7 @@ def table(
             row |= named("offload_over_random", estimated(mine.offload - base.offload, GAP_OF_SHARES))
             row |= {"low": row["on_time_low"], "high": row["on_time_high"]}
             row["promised"] = _in_model(schedulers, policy)
+            row["overflow"] = float(simulated[policy, shift].overflow.mean())
             if rule is not None:
                 of_rule = draws[rule, shift].on_time
                 row |= {"best_rule": rule}

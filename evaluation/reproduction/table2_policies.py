@@ -58,15 +58,8 @@ def together(policies: Sequence[Table2Policy]) -> PyTree:
     return jax.tree.map(lambda *leaves: jnp.concatenate(leaves), *(one.params for one in policies))
 
 
-def dealt(
-    simulated: DayShares, members: Sequence[Table2Policy], shift: int
-) -> dict[tuple[str, int], DayShares]:
+def dealt(simulated: DayShares, members: Sequence[Table2Policy]) -> list[DayShares]:
     """The rows of one call, given back to their policies."""
-    first, dealt = 0, {}
-    for one in members:
-        size = len(jax.tree.leaves(one.params)[0])
-        dealt[one.name, shift] = DayShares(
-            *(np.asarray(leaf[first : first + size], float) for leaf in simulated)
-        )
-        first += size
-    return dealt
+    ends = np.cumsum([len(jax.tree.leaves(one.params)[0]) for one in members])[:-1]
+    parts = (np.split(np.asarray(leaf, float), ends) for leaf in simulated)
+    return [DayShares(*leaves) for leaves in zip(*parts, strict=True)]

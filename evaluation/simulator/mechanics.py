@@ -10,6 +10,7 @@ from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 
 from evaluation.simulator.answers import CoreQueues, answer, draw_offer, empty_queues
 from evaluation.simulator.arrivals import next_request
@@ -191,7 +192,8 @@ def offer_unfolding(
         request: Leaves [*streams].
         node: int32 [*streams], the offer.
         slot: [streams] the slot that each would take (`twin.placement.slots.place`), its node in the vocabulary
-            of the cluster; out of range where the node is full: then it refuses.
+            of the cluster; out of range where the table is full. A node that holds `NUM_SLOTS` requests refuses;
+            where the table is smaller, what it has no slot for is accepted and gone.
         has_request: [*streams] bool: there is a request.
 
     Returns:
@@ -200,8 +202,7 @@ def offer_unfolding(
     reacts = world.reactions.any
     willing = willingness(world.reactions, state.crowd, request.agent) if reacts else None
     drawn = draw_offer(key, world, today, names, request, state.now_s, node, willing, state.hidden)
-    has_slot = (slot < state.jobs.phase.size).reshape(has_request.shape)
-    accepted = drawn.accepted & has_slot & has_request
+    accepted = drawn.accepted & ~_is_full(state.jobs, slot) & has_request
     owner = request.agent if reacts else jnp.full_like(request.agent, NO_ENTRANTS)
     position = jnp.where(accepted.reshape(-1), slot, state.jobs.phase.size)
     jobs = hand_over(today, state.jobs, drawn, state.now_s, position, owner, accepted)
@@ -212,6 +213,13 @@ def offer_unfolding(
         key_react, world.reactions, state.crowd, request, state.now_s, accepted, has_request
     )
     return state._replace(jobs=jobs, crowd=crowd), accepted, leaves
+
+
+def _is_full(jobs: StationJobs, slot: Array) -> Array:
+    """[*streams] whether the node of a slot (see `offer_unfolding`) holds as many requests as it takes."""
+    _, depth, *streams = jobs.phase.shape
+    before = jnp.where(slot < jobs.phase.size, slot // int(np.prod(streams, dtype=int)) % depth, depth)
+    return (before >= NUM_SLOTS).reshape(streams)
 
 
 def follow_unfolding(

@@ -13,6 +13,7 @@ from evaluation.simulator.answers import CoreQueues, answer, empty_queues
 from evaluation.simulator.arrivals import next_request
 from evaluation.simulator.conditions import DayConditions, conditions
 from evaluation.simulator.failures import is_up, on_clock
+from evaluation.simulator.mechanics import NUM_SLOTS
 from evaluation.simulator.modulation import Path, draw_rate
 from evaluation.simulator.names import Names
 from evaluation.simulator.unfolding import seated, unfolding_response, unseated
@@ -22,6 +23,9 @@ from logs_schema.errors import ConfigError
 from twin.contracts import Array, Outcome, PyTree, Response, Streams
 from twin.placement.responses import Answers, Arrivals, First, Next, Pending, drawn_response
 from twin.placement.types import Cluster, Fate, PlacementState, Requests
+
+MORE_SLOTS = (4, 16)
+"""Times as many slots as the log suggests, tried where those do not suffice."""
 
 
 def truth_arrivals(
@@ -77,6 +81,18 @@ def _drawn_answers(world: World, today: DayConditions, names: Names) -> Answers:
     return Answers(init, answer_seat)
 
 
+def depths_of(world: World, depth: int) -> tuple[int, ...]:
+    """Slots per node at which the world is simulated, one after another, until every accepted request finds one.
+
+    Args:
+        world: For its own bound: in event simulations a node holds `mechanics.NUM_SLOTS` requests and refuses others.
+        depth: The first: what the log suggests.
+    """
+    if world.unfolds:
+        return (depth, NUM_SLOTS) if depth < NUM_SLOTS else (depth,)
+    return tuple(depth * times for times in (1, *MORE_SLOTS))
+
+
 def truth_response(
     world: World,
     cluster: Cluster,
@@ -92,8 +108,8 @@ def truth_response(
     Args:
         world: A validated world.
         cluster: The vocabulary of policies.
-        depth: Slots per node, as in the problem's configuration. In event simulations, a node whose slots are all
-            taken refuses offers.
+        depth: Slots per node, as in the problem's configuration. A request that finds none is accepted and never
+            settled; in event simulations a node with `mechanics.NUM_SLOTS` requests refuses further ones.
         today: The day's numbers; may be traced.
         names: The world's names in that vocabulary.
         weekday: 0 for Monday; may be traced.

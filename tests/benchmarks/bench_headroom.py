@@ -137,7 +137,8 @@ def _judged(
     seed: int,
 ) -> Headroom:
     judge = policy_program(
-        world, twin.encoding, network, behaviour("mix"), NUM_REPLICATIONS, {}, mixed=False, most_requests=MOST_REQUESTS
+        world, twin.encoding, network, behaviour("mix"), NUM_REPLICATIONS, {}, twin.encoding.problem.depth,
+        mixed=False, most_requests=MOST_REQUESTS,
     )  # fmt: skip
     both = jax.tree.map(lambda *leaves: jnp.stack([jnp.asarray(leaf) for leaf in leaves]), rule, corrected)
     found = Headroom(evaluations, {}, {}, {})

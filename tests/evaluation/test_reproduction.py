@@ -19,7 +19,8 @@ from evaluation.reproduction.benches.reference import ReferenceConfig
 from evaluation.reproduction.benches.reference_cache import kept_reference
 from evaluation.reproduction.showing_table2 import as_table
 from evaluation.reproduction.simulated_days import DayShares
-from evaluation.reproduction.table2 import Table2Config, simulate_days, table, train_all, unguarded
+from evaluation.reproduction.table2 import Table2Config, table, train_all, unguarded
+from evaluation.reproduction.table2_days import simulate_days
 from evaluation.reproduction.table2_log import last_day, log_step
 from evaluation.simulator.logs import simulate
 from evaluation.simulator.presets import preset
@@ -145,15 +146,18 @@ def test_seeds_and_lives_are_both_drawn_and_differences_are_paired():
 
     step = RungStep(0.88, 0.0, 0.0, 0.0, taken=True, row=0, is_chosen=True)
     told = SimpleNamespace(held_out_curve=np.array([[0.8, 0.9]]), ladder={"twin": step})
-    simulated = {("random", 0): DayShares(0.5 + replications[None], 0.3 + 0 * replications[None])}
-    simulated["twin", 0] = DayShares(
-        0.7 + seeds + replications[None], 0.4 + 0 * seeds + 0 * replications[None]
-    )
-    simulated["reference", 0] = DayShares(0.9 + replications[None], 0.5 + 0 * replications[None])
-    simulated["expected_on_time", 0] = DayShares(0.6 + replications[None], 0.5 + 0 * replications[None])
-    simulated["least_expected_response", 0] = DayShares(
-        0.2 + replications[None], 0.5 + 0 * replications[None]
-    )
+    alike = np.zeros((1, 12))
+
+    def shares(on_time: np.ndarray, offload: float) -> DayShares:
+        return DayShares(on_time, np.full_like(on_time, offload), np.full_like(on_time, 0.25))
+
+    simulated = {
+        ("random", 0): shares(0.5 + replications + alike, 0.3),
+        ("twin", 0): shares(0.7 + seeds + replications, 0.4),
+        ("reference", 0): shares(0.9 + replications + alike, 0.5),
+        ("expected_on_time", 0): shares(0.6 + replications + alike, 0.5),
+        ("least_expected_response", 0): shares(0.2 + replications + alike, 0.5),
+    }
     config = Table2Config("small", days=(0,), num_replications=12)
     found = table(config, simulated, told, ())
     twin = next(row for row in found["rows"] if row["policy"] == "twin")
@@ -163,6 +167,7 @@ def test_seeds_and_lives_are_both_drawn_and_differences_are_paired():
     assert twin["share_of_reference"] == pytest.approx(0.4)
     assert twin["failures_avoided"] == pytest.approx(0.12 / (0.4 - replications.mean()), rel=0.05)
     assert found["beaten"] == []
+    assert twin["overflow"] == 0.25
     width, paired = (
         twin[f"{name}_high"] - twin[f"{name}_low"] for name in ("on_time", "on_time_over_random")
     )

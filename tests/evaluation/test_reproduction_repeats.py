@@ -24,6 +24,7 @@ def table_of(seed: int, level: float, ladder: float, rules: tuple[float, float])
             "on_time_high": 1.0,
             "best_rule": best,
             "promised": level + value + 0.1,
+            "overflow": 0.0,
             "num_seeds": 1,
         }
         for name, value in values.items()

@@ -45,7 +45,7 @@ from twin.placement.windows import Windows
 
 OFF_POLICY = "off policy"
 """The further judge of every shift."""
-COMPARISON_CODE = 28
+COMPARISON_CODE = 29
 """Raised when changes of the code change comparisons: those of older code are made again."""
 
 

@@ -3,8 +3,8 @@
 Both systems get the requests of the log, from an empty midnight to the day's last request, and the hidden changes of
 that day (slow periods, regimes: no decision moves them); only the outcomes differ. Where agents leave, pause or await
 their answers, the workload depends on the world, and requests that it draws, in the bursts of the log, take the place
-of the log's. All policies are simulated together: each has an equal share of the streams, so two programs serve them
-all.
+of the log's. Both systems hold as many requests in flight a node as the twin does; what finds no slot counts as late in
+both. All policies are simulated together: each has an equal share of the streams, so two programs serve them all.
 """
 
 import datetime as dt
