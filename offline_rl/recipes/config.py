@@ -44,8 +44,8 @@ class TrainingConfig:
         held_out: Share of the windows that decide when the clone stops, and that learners from logs are tuned on.
         kl_to_clone: Weight of `KL(policy || clone)`.
         disagreement: Weight of the members' disagreement on a decision's worth, taken from its reward.
-        randomise_nodes, randomise_services: Deviations of the logarithms of durations from stream to stream (see
-            `twin.placement.randomisation`).
+        randomise_nodes, randomise_services: Deviations of the logarithms of durations from stream to stream, where
+            rules are tuned and networks trained (see `twin.placement.randomisation`).
         updates_per_look: Updates between two evaluations with the members held out.
         network: "scorer" (one small network shared by all nodes), "narrow_scorer" (half as wide) or "mlp".
         from_logs: Learners that need no twin, of `LEARNERS`.

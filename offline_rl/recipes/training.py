@@ -333,10 +333,10 @@ def _rules(
         with progress.stage("tune rules in the twin", unit="rounds") as stage:
             episodes, model = episodes_of(twin, config), members_of(twin)[0]
             num_requests = config.tuning_streams * twin.windows.num_steps
-            num_streams = _streams_for(num_requests, episodes, model)
+            num_streams, varied = _streams_for(num_requests, episodes, model), config.randomisation
             rules |= kept_arrays(
                 keep and keep / RULES_TUNED,
-                lambda: tune_rules(key, twin, episodes, model, rules, num_streams, stage)[0],
+                lambda: tune_rules(key, twin, episodes, model, rules, num_streams, stage, varied)[0],
                 lambda: {TUNED[tunable(rules)]: rules[tunable(rules)]},
             )
     return rules

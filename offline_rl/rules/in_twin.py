@@ -23,6 +23,7 @@ from twin.placement.encoding import Encoding
 from twin.placement.history import labelled_offers
 from twin.placement.learned import AnswerModel
 from twin.placement.model import PlacementTwin
+from twin.placement.randomisation import Randomisation
 from twin.placement.windows import Windows
 
 TUNED = {rule: f"{rule}_tuned" for rule in (EXPECTED_ON_TIME, LEAST_EXPECTED_RESPONSE)}
@@ -83,6 +84,7 @@ def tune_rules(
     rules: Mapping[str, PyTree],
     num_streams: int,
     stage: Stage = unseen,
+    randomisation: Randomisation | None = None,
 ) -> tuple[dict[str, PyTree], Tuned]:
     """The tuned rule by its name, and how the candidates did.
 
@@ -94,6 +96,8 @@ def tune_rules(
         rules: From `rules_of`.
         num_streams: Streams that every candidate plays in a round, a multiple of the members.
         stage: Told how many rounds are done.
+        randomisation: How far every stream's durations vary from what the twin has learned. A price that is best where
+            nothing ever changes lets requests pile up on the quickest nodes, and fails when these become slower.
     """
     rule = tunable(rules)
     plain = numbers_of(rules[rule])
@@ -102,7 +106,9 @@ def tune_rules(
     def play(windows: Windows, model: AnswerModel, params: PyTree, keys: Array) -> Array:
         def one(params: PyTree, key: Array) -> Array:
             policy = greedy_policy(rule_actor(rule), params)
-            episodes = twin.played(key, policy, num_streams, windows=windows, model=model)
+            episodes = twin.played(
+                key, policy, num_streams, windows=windows, model=model, randomisation=randomisation
+            )
             return weighted_mean(episodes.reward, episodes.active.astype(jnp.float32))
 
         return jax.vmap(one)(params, keys)

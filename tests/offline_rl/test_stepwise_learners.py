@@ -139,8 +139,8 @@ def test_probabilities_of_all_pairs_of_changes_add_up_to_one():
 
 @pytest.mark.slow
 def test_what_corrects_a_rule_begins_as_the_rule():
-    """Best by the rule: one more at node 2; node 1, whose score is higher, has no room. A second one is worth less there:
-    then one less at node 1."""
+    """Best by the rule: one more at node 2; node 1, whose score is higher, has no room. Then one less at node 1, since
+    a second one at node 2 is worth less."""
     view, _ = few()
     table = np.array([[0.0, 0.0, 0.0], [1.0, 5.0, 2.0], [0.5, 1.5, 0.5]], np.float32)
     actor = stepwise_actor(

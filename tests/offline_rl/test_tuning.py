@@ -15,6 +15,7 @@ from offline_rl.rules.in_twin import tune_rules
 from offline_rl.rules.tuning import successive_halving
 from tests.offline_rl.test_rules import NODES, observation_of
 from twin.contracts import Policy
+from twin.placement.randomisation import Randomisation
 
 CANDIDATES = [{"price": jnp.float32(price)} for price in np.linspace(0.0, 1.0, 8)]
 BEST = 5
@@ -95,6 +96,26 @@ def test_the_first_rule_that_a_log_supports_is_tuned(names: list[str]) -> None:
     assert tried.values[tried.best] == 1.0
     assert tried.values[0] == 0.0  # as the log has it
     assert float(numbers_of(params)["price"]) > 0.0
+
+
+class _SlowsDown(_KeepsFastNodesFree):
+    """The first node is the better one, unless its speed varies."""
+
+    def played(self, key: jax.Array, policy: Policy, *arguments: object, **given: object) -> SimpleNamespace:
+        episodes = super().played(key, policy, *arguments, **given)
+        varies = given["randomisation"] is not None
+        return SimpleNamespace(
+            reward=episodes.reward if varies else 1.0 - episodes.reward, active=episodes.active
+        )
+
+
+@pytest.mark.parametrize(("varied", "is_free"), [(None, True), (Randomisation(nodes=0.2), False)])
+def test_a_price_is_tuned_to_what_durations_may_become(varied: Randomisation | None, is_free: bool) -> None:
+    rules = {LEAST_EXPECTED_RESPONSE: rule_params(LEAST_EXPECTED_RESPONSE)}
+    twin: Any = _SlowsDown()
+    given: Any = (jax.random.key(0), twin, (), (), rules, 1)
+    (params,) = tune_rules(*given, randomisation=varied)[0].values()
+    assert (float(numbers_of(params)["price"]) == 0.0) is is_free
 
 
 class _SharesALink(_KeepsFastNodesFree):
