@@ -36,6 +36,7 @@ def add_replace(parser: ArgumentParser, product: str) -> None:
     """Declare `--replace`."""
     which = f"{'an' if product[0] in 'aeiou' else 'a'} {product}"
     parser.add_argument("--replace", action="store_true", help=f"replace {which} that is already there")
+    parser.set_defaults(makes=product)
 
 
 def add_work_folder(parser: ArgumentParser, name: str) -> None:

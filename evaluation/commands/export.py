@@ -17,6 +17,7 @@ def add_arguments(parser: ArgumentParser) -> None:
     add_inputs(parser, "policy")
     parser.add_argument("--out", metavar="BUNDLE", required=True, type=Path, help="folder to write")
     add_options(parser, ExportOptions, "policy", "seed", "rule", "comparison", "licence", "replace")
+    parser.set_defaults(makes="bundle")
 
 
 def run(arguments: Namespace) -> int:

@@ -32,6 +32,7 @@ def refuse_missing(arguments: Namespace) -> None:
     for name in KINDS:
         _refuse_other_kind(_paths(arguments, name), name)
     _refuse_place(arguments)
+    _refuse_another_there(getattr(arguments, "keep", None), "certificate")
 
 
 def _here(path: Path) -> Path:
@@ -87,6 +88,7 @@ def _refuse_other_kind(paths: Iterable[Path], kind: str) -> None:
 def _refuse_place(arguments: Namespace) -> None:
     """Refuses a place where the command's product or page could not be written: else all is computed in vain."""
     out = getattr(arguments, "out", None)
+    _refuse_another_there(out, getattr(arguments, "makes", ""))
     if getattr(arguments, "writes_page", False) and isinstance(out, Path):
         _refuse_page(out)
     if getattr(arguments, "writes_product", False) and isinstance(out, Path):
@@ -96,6 +98,27 @@ def _refuse_place(arguments: Namespace) -> None:
         from logs_schema.product import refuse_place
 
         refuse_place(out.absolute(), arguments.replace, getattr(arguments, "if_taken", ""))
+
+
+def _refuse_another_there(out: Path | None, makes: str) -> None:
+    """Refuses a path where a product of another kind is than the command makes, which it would replace."""
+    file = out / "manifest.json" if isinstance(out, Path) and makes else None
+    if file is None or not file.is_file():
+        return
+    from logs_schema.errors import ProductError
+    from logs_schema.product import read_manifest
+
+    try:
+        kind = read_manifest(file.parent).kind
+    except ProductError:  # what is damaged may be replaced
+        return
+    if kind != makes and not (makes == "bundle" and kind.endswith("-bundle")):
+        raise ProductError(
+            f"the path is taken by a product of kind '{kind}'",
+            where=str(out),
+            allowed=f"a path that does not exist, or that of a product of kind '{makes}'",
+            advice="choose another path, or remove it by hand",
+        )
 
 
 def _refuse_address(out: Path, arguments: Namespace) -> None:

@@ -2,11 +2,13 @@
 
 import subprocess
 import sys
+from argparse import Namespace
 
 import pytest
 
 from evaluation.commands import cli
 from evaluation.commands.actions import LateParser
+from evaluation.commands.inputs import refuse_missing
 from evaluation.judges.user_policies import named_policies
 from evaluation.problems.configuration import load_config
 from evaluation.problems.kits import find_kit
@@ -15,7 +17,7 @@ from logs_schema import ArchiveWriter
 from logs_schema.errors import ConfigError
 from logs_schema.formats.mapping import read_mapping
 from logs_schema.formats.request_mapping import read_request_mapping
-from logs_schema.product import writing
+from logs_schema.product import read_manifest, writing
 from tests.command import run
 
 
@@ -69,6 +71,34 @@ def test_a_place_that_cannot_be_written_is_told_before_anything_is_computed(
         == 2
     )
     assert words in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("words", "kept"),
+    [
+        (("fit", "{archive}", "--out", "{archive}", "--replace"), "archive"),
+        (("simulate", "--days", "1", "--out", "{twin}", "--replace"), "twin"),
+        (("export", "{policy}", "--out", "{policy}", "--replace"), "policy"),
+        (("order", "{archive}", "--out", "{archive}", "--replace"), "archive"),
+        (("certify", "{twin}", "{archive}", "--keep", "{twin}"), "twin"),
+        (("certify", "{twin}", "{archive}", "--keep", "{archive}"), "archive"),
+    ],
+)
+def test_no_command_replaces_a_product_of_another_kind_than_it_makes(archive, tmp_path, capsys, words, kept):
+    for name in ("twin", "policy"):
+        with writing(tmp_path / name, name):
+            pass
+    paths = {name: tmp_path / name for name in ("archive", "twin", "policy")}
+    before = read_manifest(paths[kept])
+    assert run(*(word.format(**paths) for word in words)) == 2
+    assert f"the path is taken by a product of kind '{kept}'" in capsys.readouterr().err
+    assert read_manifest(paths[kept]) == before
+
+
+def test_a_bundle_of_any_kind_is_replaced_by_a_bundle(tmp_path):
+    with writing(tmp_path / "old", "scaling-bundle"):
+        pass
+    refuse_missing(Namespace(out=tmp_path / "old", makes="bundle"))
 
 
 def test_an_address_of_a_kind_that_is_not_written_is_no_folder_of_that_name(tmp_path, capsys, monkeypatch):
