@@ -286,6 +286,8 @@ def _parsed(file: Path) -> Manifest:
     texts = manifest.kind, manifest.content_hash, manifest.created, *manifest.files.values()
     if not all(isinstance(text, str) for text in texts):
         raise TypeError("kind, date and hashes must be text")
+    if outside := [name for name in manifest.files if name.startswith("/") or ".." in name.split("/")]:
+        raise ValueError(f"{first(outside)}: not inside the product")
     return manifest
 
 

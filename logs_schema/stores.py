@@ -27,6 +27,8 @@ SCHEMES = ("s3", "gs", "file")
 MIRRORS = "archives"
 SOURCE = ".store.json"
 """Hidden file of a mirror: where it is a mirror of."""
+BEING_REPLACED = ".being-replaced"
+"""Hidden file beside an archive in a store while its files are replaced: they may not be those of its manifest."""
 PATIENCE_S, _PATIENCE = 60, "retry_limit_seconds"
 """How long a store of Google is asked again; by itself for a quarter of an hour, in which no interrupt is heard."""
 _ADDRESS = re.compile(rf"({'|'.join(SCHEMES)}):/+(.+)")
@@ -80,21 +82,30 @@ def fetch(file: Path, folder: Path) -> None:
     if file.exists() or not source.is_file():
         return
     address, name = json.loads(source.read_text())["address"], file.relative_to(folder).as_posix()
-    wanted = read_manifest(folder).files.get(name)
+    wanted, store = read_manifest(folder).files.get(name), Store(address)
+    if wanted is None:
+        return  # whoever reads it misses it
     beside = file.with_name(f".{file.name}.{os.getpid()}")
     file.parent.mkdir(parents=True, exist_ok=True)
     try:
-        Store(address).download(name, beside)
+        store.download(name, beside)
         if file_hash(beside) != wanted:
-            raise ArchiveError(
-                "the archive was changed while it was read",
-                where=f"{address}/{name}",
-                allowed="files as the manifest names them",
-                advice="open it again",
-            )
+            raise _changed(store, name)
         beside.replace(file)
     finally:
         beside.unlink(missing_ok=True)
+
+
+def _changed(store: "Store", name: str) -> ArchiveError:
+    is_half = store.has(BEING_REPLACED)
+    return ArchiveError(
+        "the archive is being replaced, or who did so was ended before it was done"
+        if is_half
+        else "the archive was changed while it was read",
+        where=f"{store.address}/{name}",
+        allowed="files as the manifest names them",
+        advice=f"open it again{'; where nobody writes it now, write it anew (--replace)' if is_half else ''}",
+    )
 
 
 def fetch_all(folder: Path) -> None:
@@ -111,7 +122,7 @@ def publish(folder: Path, address: str, *, replace: bool = False, expect: str | 
         folder: Of the archive, complete.
         address: Where to, see `address_of`.
         replace: Whether another archive there may be replaced.
-        expect: Content hash of the archive that is to be there still; None: not looked at.
+        expect: Content hash of the archive that is to be there still; empty: there was none; None: not looked at.
 
     Raises:
         ArchiveError: The address is taken, the archive there is another one by now, or the store does not answer.
@@ -120,19 +131,24 @@ def publish(folder: Path, address: str, *, replace: bool = False, expect: str | 
     there = _parsed(store.read(MANIFEST), address) if store.has(MANIFEST) else None
     if there is not None and not replace:
         raise _taken(address)
-    if expect is not None and (there or {}).get("content_hash") != expect:
+    if expect is not None and (there or {}).get("content_hash", "") != expect:
         raise ArchiveError(
             "the archive was changed by another process while rows were added to it",
             where=address,
             advice="add the rows again",
         )
     old: dict[str, str] = (there or {}).get("files", {})
+    as_named = {} if there is None or store.has(BEING_REPLACED) else old
+    if there is not None:
+        store.upload(folder / MANIFEST, BEING_REPLACED)
     for name in sorted(new.files):
-        if old.get(name) != new.files[name]:
+        if as_named.get(name) != new.files[name]:
             store.upload(folder / name, name)
     store.upload(folder / MANIFEST, MANIFEST)
     for name in sorted(old.keys() - new.files.keys()):
         store.remove(name)
+    if there is not None:
+        store.remove(BEING_REPLACED)
 
 
 @contextmanager
@@ -152,7 +168,7 @@ def working_copy(address: str, *, append: bool = False, replace: bool = False) -
     if is_there and not (append or replace):
         raise _taken(address)
     with TemporaryDirectory(prefix=".writing-", dir=cache_folder(MIRRORS)) as work:
-        folder, expect = Path(work) / "archive", None
+        folder, expect = Path(work) / "archive", "" if append else None
         if append and is_there:
             mirror = mirror_of(address)
             fetch_all(mirror)

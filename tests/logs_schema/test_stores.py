@@ -19,6 +19,8 @@ from logs_schema.archive import Archive
 from logs_schema.archive_writer import ArchiveWriter
 from logs_schema.check import check_archive
 from logs_schema.errors import ArchiveError, ConfigError
+from logs_schema.hashing import file_hash
+from logs_schema.product import Manifest
 from logs_schema.stores import Store, address_of, mirror_of, publish, working_copy
 from logs_schema.tables import REQUESTS
 from tests.logs_schema.samples import sample_rows
@@ -104,6 +106,53 @@ def test_a_file_that_is_not_the_manifests_is_refused(tmp_path: Path) -> None:
         stored.read("requests")
 
 
+def test_a_manifest_that_names_files_outside_of_the_archive_is_refused(tmp_path: Path, cache: Path) -> None:
+    publish(write(tmp_path / "local", rows(0)).path, f"file://{tmp_path}/far/log")
+    (tmp_path / "far" / "planted").write_text("evil")
+    facts = json.loads((tmp_path / "far" / "log" / "manifest.json").read_text())
+    for name in ("../planted", "a/../../planted", "/planted"):
+        facts["files"] |= {name: file_hash(tmp_path / "far" / "planted")}
+        facts["content_hash"] = Manifest(**facts).hashed()
+        (tmp_path / "far" / "log" / "manifest.json").write_text(json.dumps(facts))
+        with pytest.raises(ArchiveError, match="not inside the product"):
+            Archive(f"file://{tmp_path}/far/log").verify()
+        assert not [*cache.rglob("planted")]
+        del facts["files"][name]
+
+
+def test_what_a_killed_publication_left_is_not_taken_for_what_the_manifest_names(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    address, upload = f"file://{tmp_path}/far", Store.upload
+    one, two = write(tmp_path / "one", rows(0)), write(tmp_path / "two", rows(1))
+    publish(one.path, address)
+
+    def killed_before_the_manifest(store: Store, file: Path, name: str) -> None:
+        if name == "manifest.json":
+            raise KeyboardInterrupt
+        upload(store, file, name)
+
+    with monkeypatch.context() as killed, pytest.raises(KeyboardInterrupt):
+        killed.setattr(Store, "upload", killed_before_the_manifest)
+        publish(two.path, address, replace=True)
+    with pytest.raises(ArchiveError, match="write it anew"):
+        Archive(address).read("requests")
+    publish(one.path, address, replace=True)
+    Archive(address).verify()
+    assert sorted(path.name for path in (tmp_path / "far").iterdir()) == ["manifest.json", "table=requests"]
+
+
+def test_of_two_programs_that_begin_an_archive_at_once_the_second_is_told(tmp_path: Path) -> None:
+    address = f"file://{tmp_path}/far"
+    with (
+        pytest.raises(ArchiveError, match="changed by another process"),
+        working_copy(address, append=True) as folder,
+    ):
+        write(folder, rows(1))
+        publish(write(tmp_path / "local", rows(0)).path, address)
+    assert Archive(address).content_hash == Archive(tmp_path / "local").content_hash
+
+
 def test_a_report_names_the_address_and_not_its_mirror(tmp_path: Path) -> None:
     address = f"file://{tmp_path}/far"
     publish(write(tmp_path / "local", rows(0)).path, address)
@@ -152,9 +201,6 @@ def test_who_reads_while_days_are_added_is_told(tmp_path: Path, monkeypatch: pyt
 
 def older(folder: Path, day: date, *columns: str) -> None:
     """The day's file as a version wrote it that did not know some columns, and the manifest that goes with it."""
-    from logs_schema.hashing import file_hash
-    from logs_schema.product import Manifest
-
     name = f"table=requests/date={day}/part-0.parquet"
     pq.write_table(pq.read_table(folder / name, partitioning=None).drop_columns(list(columns)), folder / name)
     facts = json.loads((folder / "manifest.json").read_text())
