@@ -19,6 +19,7 @@ from tempfile import TemporaryDirectory
 import pyarrow as pa
 import pyarrow.fs as pafs
 
+from logs_schema.disk import FULL
 from logs_schema.errors import ArchiveError, ConfigError
 from logs_schema.hashing import file_hash, json_hash
 from logs_schema.product import MANIFEST, Manifest, read_manifest
@@ -46,7 +47,12 @@ def address_of(path: Path | str) -> str | None:
 def shown(folder: Path | str) -> str:
     """A folder's path as it was given: of a mirror the address that it is a mirror of."""
     source = Path(folder) / SOURCE
-    return str(json.loads(source.read_text())["address"]) if source.is_file() else str(folder)
+    return without_secret(json.loads(source.read_text())["address"]) if source.is_file() else str(folder)
+
+
+def without_secret(address: str) -> str:
+    """An address as it may be shown: without the user and password that may stand in it."""
+    return re.sub(r"(?<=://)[^/?@]*:[^/?]*@", "", address)
 
 
 def cache_folder(kind: str) -> Path:
@@ -134,7 +140,7 @@ def publish(folder: Path, address: str, *, replace: bool = False, expect: str | 
     if expect is not None and (there or {}).get("content_hash", "") != expect:
         raise ArchiveError(
             "the archive was changed by another process while rows were added to it",
-            where=address,
+            where=store.address,
             advice="add the rows again",
         )
     old: dict[str, str] = (there or {}).get("files", {})
@@ -181,7 +187,7 @@ def working_copy(address: str, *, append: bool = False, replace: bool = False) -
 def _taken(address: str) -> ArchiveError:
     return ArchiveError(
         "the address is taken",
-        where=address,
+        where=without_secret(address),
         allowed="an address where nothing is",
         advice="choose another, or replace it (--replace)",
     )
@@ -199,7 +205,7 @@ class Store:
     """
 
     def __init__(self, address: str) -> None:
-        self.address = address
+        self.address = without_secret(address)
         if address.startswith("gs:") and _PATIENCE not in address:
             address += f"{'&' if '?' in address else '?'}{_PATIENCE}={PATIENCE_S}"
         try:
@@ -207,7 +213,7 @@ class Store:
         except (pa.ArrowInvalid, pa.ArrowNotImplementedError, OSError) as error:
             raise ConfigError(
                 f"the address cannot be used: {error}",
-                where=address,
+                where=self.address,
                 allowed=", ".join(f"{scheme}://..." for scheme in SCHEMES),
             ) from error
 
@@ -258,6 +264,12 @@ class Store:
                 advice="check the address",
             ) from error
         except OSError as error:
+            if error.errno in FULL:  # here, where a mirror is, or in a store that is a folder
+                raise ArchiveError(
+                    f"{FULL[error.errno]}: not all could be written",
+                    where=f"{self.address}/{name}, or its mirror in {cache_folder(MIRRORS)}",
+                    advice="make room, or name another place for mirrors with XDG_CACHE_HOME, and run it again",
+                ) from error
             raise ArchiveError(
                 f"the store does not answer: {str(error).splitlines()[0][:300]}",
                 where=f"{self.address}/{name}",
@@ -273,7 +285,7 @@ def _parsed(text: bytes, address: str) -> dict:
     except (ValueError, TypeError) as error:
         raise ArchiveError(
             f"the manifest cannot be read ({error})",
-            where=f"{address}/{MANIFEST}",
+            where=f"{without_secret(address)}/{MANIFEST}",
             allowed="files as they were written",
             advice="import the log again",
         ) from error

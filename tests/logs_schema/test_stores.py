@@ -1,11 +1,13 @@
 """Archives in object stores: the same content hash, fetched as far as they are read, published manifest last."""
 
+import errno
 import json
 import os
 import socket
 import subprocess
 import time
 from collections.abc import Iterator
+from contextlib import ExitStack
 from datetime import date
 from pathlib import Path
 
@@ -21,7 +23,7 @@ from logs_schema.check import check_archive
 from logs_schema.errors import ArchiveError, ConfigError
 from logs_schema.hashing import file_hash
 from logs_schema.product import Manifest
-from logs_schema.stores import Store, address_of, mirror_of, publish, working_copy
+from logs_schema.stores import Store, address_of, mirror_of, publish, without_secret, working_copy
 from logs_schema.tables import REQUESTS
 from tests.logs_schema.samples import sample_rows
 
@@ -132,9 +134,10 @@ def test_what_a_killed_publication_left_is_not_taken_for_what_the_manifest_names
             raise KeyboardInterrupt
         upload(store, file, name)
 
-    with monkeypatch.context() as killed, pytest.raises(KeyboardInterrupt):
-        killed.setattr(Store, "upload", killed_before_the_manifest)
+    monkeypatch.setattr(Store, "upload", killed_before_the_manifest)
+    with pytest.raises(KeyboardInterrupt):
         publish(two.path, address, replace=True)
+    monkeypatch.setattr(Store, "upload", upload)
     with pytest.raises(ArchiveError, match="write it anew"):
         Archive(address).read("requests")
     publish(one.path, address, replace=True)
@@ -143,13 +146,11 @@ def test_what_a_killed_publication_left_is_not_taken_for_what_the_manifest_names
 
 
 def test_of_two_programs_that_begin_an_archive_at_once_the_second_is_told(tmp_path: Path) -> None:
-    address = f"file://{tmp_path}/far"
-    with (
-        pytest.raises(ArchiveError, match="changed by another process"),
-        working_copy(address, append=True) as folder,
-    ):
-        write(folder, rows(1))
-        publish(write(tmp_path / "local", rows(0)).path, address)
+    address, second = f"file://{tmp_path}/far", ExitStack()
+    write(second.enter_context(working_copy(address, append=True)), rows(1))
+    publish(write(tmp_path / "local", rows(0)).path, address)
+    with pytest.raises(ArchiveError, match="changed by another process"):
+        second.close()
     assert Archive(address).content_hash == Archive(tmp_path / "local").content_hash
 
 
@@ -168,6 +169,29 @@ def test_bad_addresses_are_named(tmp_path: Path) -> None:
         Archive(f"file://{tmp_path}")
     with pytest.raises((ArchiveError, ConfigError)):
         Archive("s3://bucket/log?endpoint_override=127.0.0.1:9&scheme=http&no_such_option=1")
+
+
+def test_a_disk_that_is_full_is_not_taken_for_a_store_that_does_not_answer(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    publish(write(tmp_path / "local", rows(0)).path, f"file://{tmp_path}/far")
+
+    def full(*_: object) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr("logs_schema.stores.shutil.copyfileobj", full)
+    with pytest.raises(ArchiveError, match="the disk is full") as told:
+        Archive(f"file://{tmp_path}/far").read("requests")
+    assert "XDG_CACHE_HOME" in str(told.value)
+
+
+def test_passwords_in_addresses_are_not_shown() -> None:
+    for open_to_all in ("s3://bucket/a@b?region=x", "gs://anonymous@bucket/a:b"):
+        assert without_secret(open_to_all) == open_to_all
+    with pytest.raises(ConfigError) as told:
+        Store("s3://KEY:SECRET@bucket/log?no_such_option=1")
+    assert "SECRET" not in str(told.value)
+    assert "s3://bucket/log" in str(told.value)
 
 
 @pytest.mark.parametrize(
