@@ -14,6 +14,7 @@ from itertools import groupby
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pyarrow.parquet as pq
 
 from logs_schema.archive import Archive, archive_errors
@@ -195,9 +196,20 @@ def _entry(archive: Archive, names: Sequence[str]) -> dict[str, Any]:
 def _made(archive: Archive, names: Sequence[str], unfinished: Path) -> Path:
     """The file of a pack, named by what is in it; written unless an earlier compaction did."""
     file = unfinished / f"{json_hash([archive.pieces[name].sha256 for name in names])[:32]}.parquet"
-    if not file.exists():
-        beside = file.with_suffix(f".{os.getpid()}")
-        with archive.reading(names[0]):
-            copy_groups([archive.source(name) for name in names], beside)
-        beside.replace(file)
+    with archive.reading(names[0]):
+        sources = [archive.source(name) for name in names]
+        if not _is_whole(file, sum(len(groups) for _, groups in sources)):
+            beside = file.with_suffix(f".{os.getpid()}")
+            copy_groups(sources, beside)
+            with beside.open("rb") as written:  # before it has its name, which outlives a loss of power
+                os.fsync(written.fileno())
+            beside.replace(file)
     return file
+
+
+def _is_whole(file: Path, num_groups: int) -> bool:
+    """Whether a pack is there with all its row groups; a file system that lost power may have kept less of it."""
+    try:
+        return bool(pq.read_metadata(file).num_row_groups == num_groups)
+    except (pa.ArrowInvalid, OSError):
+        return False

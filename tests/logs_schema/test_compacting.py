@@ -239,6 +239,28 @@ def test_killed_it_leaves_the_archive_and_goes_on(
     assert [path.name for path in tmp_path.iterdir()] == ["a"]
 
 
+@pytest.mark.parametrize("kept", [0, 100])
+def test_a_pack_that_lost_power_before_it_was_on_the_disk_is_made_again(
+    tmp_path: Path, original: Path, monkeypatch: pytest.MonkeyPatch, kept: int
+) -> None:
+    archive = grown(tmp_path / "a", original)
+    before = content(archive)
+
+    def stopped(*_: object, **__: object) -> None:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as early:
+        early.setattr("logs_schema.compacting.writing", stopped)
+        with pytest.raises(KeyboardInterrupt):
+            compact(archive.path, ALL)
+    packs = list(tmp_path.glob(".unfinished-*/*.parquet"))
+    for pack in packs:
+        pack.write_bytes(pack.read_bytes()[:kept])
+    assert packs
+    compact(archive.path, ALL)
+    assert content(Archive(archive.path)) == before
+
+
 def test_an_archive_in_a_store_is_packed(
     tmp_path: Path, original: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
