@@ -1,5 +1,6 @@
 """The engine: the same results wherever tasks run; what dies runs again, what hangs or differs is named."""
 
+import math
 import os
 import signal
 import socket
@@ -103,6 +104,17 @@ def test_a_task_that_does_not_end_is_named() -> None:
     ):
         tasks(sleeps, [0.0, 600.0], "days")
     assert caught.value.where == "600.0"
+
+
+def test_a_deadline_that_never_comes_is_no_error() -> None:
+    with tasks_on(EngineConfig(workers=2, deadline_s=math.inf), SilentProgress()) as tasks:
+        assert list(tasks(sleeps, [0.0, 0.0], "days")) == [0.0, 0.0]
+
+
+@pytest.mark.parametrize("address", ["ray://", "ray://:10001", "ray://host:port", "ray://host:99999"])
+def test_an_address_that_names_no_host_and_port_is_refused(address: str) -> None:
+    with pytest.raises(ConfigError, match="not reachable"):
+        ray_cluster._refuse_unreachable(address)
 
 
 @pytest.mark.parametrize(

@@ -24,6 +24,8 @@ from logs_schema.progress import Progress
 
 GRACE_S = 5.0
 """Seconds that a task has to end after SIGTERM."""
+LONGEST_WAIT_S = 3600.0
+"""Of one call of the operating system, which takes no wait without an end."""
 _TERMINATED = 143
 _at_work: list[object] = []
 """In a worker: the item of the task that is running."""
@@ -78,8 +80,9 @@ class LocalTasks:
                     future = self._submit(task, items[waiting[0]])
                     running[future] = waiting.popleft(), time.monotonic() + self.deadline_s
                 first_s = min(until_s for _, until_s in running.values())
-                done, _ = wait(running, max(0.0, first_s - time.monotonic()), FIRST_COMPLETED)
-                if not done:
+                left_s = max(0.0, first_s - time.monotonic())
+                done, _ = wait(running, min(left_s, LONGEST_WAIT_S), FIRST_COMPLETED)
+                if not done and left_s <= LONGEST_WAIT_S:
                     index = min(running.values(), key=lambda one: one[1])[0]
                     self._end(kills=True)
                     raise late(name, items[index], self.deadline_s)

@@ -90,9 +90,11 @@ def _started(workers: int) -> Any:
 def _refuse_unreachable(address: str) -> None:
     parts = urlsplit(address)
     try:
-        with socket.create_connection((parts.hostname or "", parts.port or 10001), CONNECT_S):
+        if not parts.hostname:
+            raise ValueError("it names no host")
+        with socket.create_connection((parts.hostname, parts.port or 10001), CONNECT_S):
             pass
-    except OSError as error:
+    except (OSError, ValueError) as error:  # ValueError: of a port that is none
         raise ConfigError(
             f"the cluster is not reachable: {error}",
             where=address,
