@@ -15,6 +15,7 @@ from evaluation.commands.stopping import stop_signals
 
 if TYPE_CHECKING:
     from offline_rl.kube_controller.controller import FrameResult
+    from offline_rl.kube_controller.recording import FrameMetrics
 
 NAME = "orchestrate"
 HELP = "change replicas by an exported orchestrator, as a Kubernetes controller"
@@ -69,9 +70,7 @@ def run(arguments: Namespace) -> int:
     leading = Leading(cluster, f"{socket.gethostname()}-{os.getpid()}", 2.0 * orchestrator.facts.frame_s)
     recording, metrics = Recording(arguments.log, orchestrator.content_hash), FrameMetrics()
     if arguments.metrics_port is not None:
-        from prometheus_client import start_http_server
-
-        start_http_server(arguments.metrics_port, "127.0.0.1", registry=metrics.registry)
+        _offer(metrics, arguments.metrics_port)
     controller = FrameController(orchestrator, cluster, config, leading, recording, metrics)
     outcomes: list[str] = []  # of the frames, where so many were asked for
 
@@ -88,6 +87,23 @@ def run(arguments: Namespace) -> int:
         controller.run(lambda wait_s: len(outcomes) == arguments.frames or over.wait(wait_s), show)
     has_failed = len(outcomes) == arguments.frames and set(outcomes) == {"failed"}
     return USER_ERROR if has_failed else DONE
+
+
+def _offer(metrics: "FrameMetrics", port: int) -> None:
+    """Serves the metrics on a port of this machine alone; ConfigError where it cannot be had."""
+    from prometheus_client import start_http_server
+
+    from logs_schema.errors import ConfigError
+
+    try:
+        start_http_server(port, "127.0.0.1", registry=metrics.registry)
+    except (OSError, OverflowError) as error:
+        raise ConfigError(
+            f"metrics cannot be offered there ({error})",
+            where=f"--metrics-port {port}",
+            allowed="a free port, from 1 to 65535",
+            advice="name another port, or stop what listens on this one",
+        ) from error
 
 
 def _text(frame: dict[str, Any]) -> str:

@@ -1,6 +1,7 @@
 """`schedtwin orchestrate` beside a stand-in of the API server: what a person, or a program, is told of every frame."""
 
 import json
+import socket
 import time
 from pathlib import Path
 from types import SimpleNamespace
@@ -43,6 +44,20 @@ def test_what_cannot_be_reached_is_told_and_fails(
     (tmp_path / "file").write_text("[days]\nnum_days = 1\n")
     assert main([*command, *(str(tmp_path / "file") if word == "FILE" else word for word in words)]) == 2
     assert said in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("port", ["TAKEN", "99999", "-5"])
+def test_a_port_that_cannot_be_had_is_told(
+    command: list[str], capsys: pytest.CaptureFixture[str], port: str
+) -> None:
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        port = port.replace("TAKEN", str(taken.getsockname()[1]))
+        assert main([*command, "--server", "http://127.0.0.1:1", "--metrics-port", port]) == 2
+    told = capsys.readouterr().err
+    assert "metrics cannot be offered there" in told
+    assert f"--metrics-port {port}" in told
 
 
 def test_a_dry_run_says_what_it_would_change(command: list[str], capsys: pytest.CaptureFixture[str]) -> None:
