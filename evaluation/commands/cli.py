@@ -6,6 +6,7 @@ Nothing heavy is imported before a command is chosen: its options derive from it
 import argparse
 import gc
 import os
+import select
 import sys
 import traceback
 from collections.abc import Sequence
@@ -82,7 +83,9 @@ def _main(argv: list[str]) -> int:
     except KeyboardInterrupt as end:
         print("interrupted; run again to resume", file=sys.stderr)
         return TERMINATED if isinstance(end, Terminated) else INTERRUPTED
-    except BrokenPipeError:  # the reader closed the pipe
+    except BrokenPipeError:
+        if not _is_output_unread():
+            raise  # of a process or a connection that is gone
         _close_standard_output()
         return DONE
     except Exception as error:
@@ -138,6 +141,16 @@ def _is_users(error: Exception) -> bool:
         # No name: of what is printed, or an open file
         return error.filename is not None or error.errno in FULL
     return isinstance(error, SchedtwinError)
+
+
+def _is_output_unread() -> bool:
+    """Whether the reader of standard output has closed the pipe."""
+    try:
+        output = select.poll()
+        output.register(sys.stdout.fileno(), 0)  # errors are told of unasked
+        return bool(output.poll(0))
+    except (OSError, ValueError):  # no file of the operating system
+        return False
 
 
 def _close_standard_output() -> None:

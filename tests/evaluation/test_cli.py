@@ -1,6 +1,7 @@
 """The command line: help without weight, errors as messages, statuses that scripts can rely on."""
 
 import json
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -104,6 +105,20 @@ def test_a_missing_file_is_a_message_too(probe, capsys, tmp_path):
 def test_a_defect_of_ours_is_not_hidden(probe):
     probe.action = lambda arguments: 1 // 0
     with pytest.raises(ZeroDivisionError):
+        cli.main(["probe"])
+
+
+def test_the_pipe_of_a_process_that_is_gone_is_an_error(probe):
+    def write_to_nobody(_):
+        reading, writing = os.pipe()
+        os.close(reading)
+        try:
+            os.write(writing, b"x")
+        finally:
+            os.close(writing)
+
+    probe.action = write_to_nobody
+    with pytest.raises(BrokenPipeError):
         cli.main(["probe"])
 
 
