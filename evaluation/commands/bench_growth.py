@@ -3,7 +3,7 @@
 from argparse import ArgumentParser, Namespace
 from pathlib import Path
 
-from evaluation.commands.common_arguments import add_inputs
+from evaluation.commands.common_arguments import add_inputs, add_plot
 from evaluation.commands.options import add_options, given
 
 NAME = "growth"
@@ -28,7 +28,7 @@ def add_arguments(parser: ArgumentParser) -> None:
         type=Path,
         help="work folder; results in it are not measured again (default: a temporary folder)",
     )
-    parser.add_argument("--out", metavar="PLOT", type=Path, help="plot to write, .png, .svg or .pdf")
+    add_plot(parser)
 
 
 def run(arguments: Namespace) -> int:

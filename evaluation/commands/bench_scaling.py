@@ -1,12 +1,11 @@
 """`schedtwin bench scaling`: the cost of slot mode against the number of nodes and of environments."""
 
-from argparse import ArgumentParser, ArgumentTypeError, Namespace
-from pathlib import Path
+from argparse import ArgumentParser, Namespace
 
+from evaluation.commands.common_arguments import add_plot
 from evaluation.commands.options import add_options, given
 
 NAME = "scaling"
-PLOTS = (".png", ".svg", ".pdf")
 HELP = "time slot mode against the number of nodes and of environments, and plot it"
 
 
@@ -15,7 +14,7 @@ def add_arguments(parser: ArgumentParser) -> None:
     from evaluation.reproduction.benches.slot_scaling import ScalingConfig
 
     parser.add_argument("--preset", metavar="NAME", default="kais", help="simulated cluster (default: kais)")
-    parser.add_argument("--out", metavar="PLOT", type=_plot, help="plot to write, .png, .svg or .pdf")
+    add_plot(parser)
     add_options(parser, ScalingConfig, "node_factors", "environments")
 
 
@@ -43,10 +42,3 @@ def run(arguments: Namespace) -> int:
         plot_scaling(scaling, arguments.out)
     show_result(arguments, as_json(scaling), as_text(scaling))
     return 0
-
-
-def _plot(text: str) -> Path:
-    path = Path(text)
-    if path.suffix not in PLOTS or not path.parent.is_dir():
-        raise ArgumentTypeError(f"{text!r} is no {', '.join(PLOTS)} file in a folder that exists")
-    return path

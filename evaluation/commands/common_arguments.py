@@ -6,6 +6,7 @@ from pathlib import Path
 
 MADE_BY = {"archive": "import", "twin": "fit", "policy": "train", "bundle": "export"}
 """Product -> the command that makes it."""
+PLOTS = (".png", ".svg", ".pdf")
 
 
 def place(text: str) -> Path:
@@ -57,6 +58,18 @@ def add_output_arguments(parser: ArgumentParser) -> None:
     parser.add_argument(
         "-v", "--verbose", action="store_true", default=SUPPRESS, help="show where an error came from"
     )
+
+
+def add_plot(parser: ArgumentParser) -> None:
+    """Declare the file of a plot, which is refused before anything is measured for it."""
+    parser.add_argument("--out", metavar="PLOT", type=_plot, help="plot to write, .png, .svg or .pdf")
+
+
+def _plot(text: str) -> Path:
+    path = Path(text)
+    if path.suffix not in PLOTS or path.is_dir() or not path.absolute().parent.is_dir():
+        raise ArgumentTypeError(f"{text!r} is no {', '.join(PLOTS)} file in a folder that exists")
+    return path
 
 
 def add_world_arguments(parser: ArgumentParser, preset: str) -> None:

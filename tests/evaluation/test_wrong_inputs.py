@@ -287,3 +287,14 @@ def test_what_cannot_be_printed_on_a_full_disk_is_told(archive):
         2,
         "schedtwin check: the disk is full: not all could be written",
     )
+
+
+@pytest.mark.parametrize("bench", [("growth", "ARCHIVE"), ("scaling",)])
+@pytest.mark.parametrize("file", ["plot.txt", "absent/plot.png"])
+def test_a_plot_that_cannot_be_written_is_told_before_anything_is_measured(
+    archive, tmp_path, capsys, bench, file
+):
+    words = [str(archive) if word == "ARCHIVE" else word for word in bench]
+    with pytest.raises(SystemExit):
+        run("bench", *words, "--out", tmp_path / file)
+    assert f"{file}' is no .png, .svg, .pdf file in a folder that exists" in capsys.readouterr().err
