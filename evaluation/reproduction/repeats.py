@@ -22,6 +22,8 @@ SHARES = (
 )
 BEST_RULE = "best_rule"
 """In differences: of every seed the rule that proved best in the truth of that very day."""
+PAIR = ("policy", "reference", "shift_days")
+"""What a difference is of."""
 Table = Mapping[str, Any]
 
 
@@ -32,7 +34,7 @@ def over_repeats(tables: Sequence[Table]) -> dict[str, Any]:
         tables: As `table2.table` returns them: of the same policies and shifts, each with a seed of its own.
 
     Returns:
-        Rows and differences as means over seeds with Student's intervals; a value that some seed lacks is left out.
+        Rows and differences as means over seeds with Student's intervals; what some seed lacks is left out.
         `seeds` has for each of them what the certificate said of what training uses, what the ladder chose, and the
         best rule at every shift.
     """
@@ -47,9 +49,12 @@ def over_repeats(tables: Sequence[Table]) -> dict[str, Any]:
         for policy, shift in cases
         if policy == LADDER and all(BEST_RULE in one[policy, shift] for one in rows)
     ]
-    for index, one in enumerate(first["differences"]):
-        where = {name: one[name] for name in ("policy", "reference", "shift_days")}
-        gaps.append((where, [table["differences"][index]["on_time"] for table in tables]))
+    found = [{_pair(one): one["on_time"] for one in table["differences"]} for table in tables]
+    gaps += [
+        (dict(zip(PAIR, pair, strict=True)), [one[pair] for one in found])
+        for pair in found[0]
+        if all(pair in one for one in found)
+    ]
     return dict(first) | {
         "interval": f"95 % over {len(tables)} seeds of world, log, twin and training",
         "seeds": [
@@ -75,6 +80,10 @@ def repeated(seeds: Sequence[int], make: Callable[[int], dict[str, Any]]) -> dic
     """The table that `make` returns for the seed, or for several the means over them."""
     tables = [make(seed) for seed in seeds]
     return tables[0] if len(tables) == 1 else over_repeats(tables)
+
+
+def _pair(difference: Mapping[str, Any]) -> tuple[Any, ...]:
+    return tuple(difference[name] for name in PAIR)
 
 
 def _best_rules(table: Table) -> dict[str, str]:

@@ -75,6 +75,15 @@ def test_differences_are_taken_within_a_seed_and_shown_with_students_interval():
     assert as_table(found)
 
 
+def test_differences_of_seeds_are_of_the_same_pair_whatever_their_order():
+    more = {"policy": "ladder", "reference": "rule_b", "shift_days": 7, "on_time": 9.0}
+    tables = [TABLES[0], TABLES[1] | {"differences": [more, *TABLES[1]["differences"]]}]
+    for one in (tables, tables[::-1]):
+        _, to_a = over_repeats(one)["differences"]
+        assert to_a["reference"] == "rule_a"
+        assert sorted(to_a["each"]) == pytest.approx([0.05, 0.12])
+
+
 def test_one_seed_is_its_own_table_and_what_a_seed_lacks_is_left_out():
     assert repeated([4], lambda _seed: TABLES[0]) == TABLES[0]
     fewer = TABLES[1] | {"rows": TABLES[1]["rows"][1:]}
