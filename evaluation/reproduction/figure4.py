@@ -28,6 +28,7 @@ from evaluation.comparison.seeds import named, over_seeds
 from evaluation.jobs.job import Step, run_job
 from evaluation.pipeline.run import ARCHIVE, archive_step
 from evaluation.problems.configuration import LogConfig
+from evaluation.problems.placement.steps import POLICY_CODE, TWIN_CODE
 from evaluation.reproduction.day_twins import (
     Learning,
     clone_engine,
@@ -163,7 +164,10 @@ def _engine_step(config: Figure4Config, seed: int) -> Step:
 
     names = ("clone_updates", "clone_streams", "held_out", "network")
     settings = {name: getattr(config.training, name) for name in names} | {"num_steps": config.num_steps}
-    return Step(ENGINE, "engine-clone", build, inputs=("archive",), config=settings, seed=seed)
+    settings |= {"policy_code": POLICY_CODE}
+    return Step(
+        ENGINE, "engine-clone", build, inputs=("archive",), config=settings, seed=seed, code_version=TWIN_CODE
+    )
 
 
 def _twin_step(way: str, config: Figure4Config, seed: int) -> Step:
@@ -179,7 +183,15 @@ def _twin_step(way: str, config: Figure4Config, seed: int) -> Step:
 
     names = ("num_parts", "shift", "num_replications", "num_steps", "twin")
     settings = {name: getattr(config, name) for name in names}
-    return Step(way, "offload-curves", build, inputs=("archive", ENGINE), config=settings, seed=seed)
+    return Step(
+        way,
+        "offload-curves",
+        build,
+        inputs=("archive", ENGINE),
+        config=settings,
+        seed=seed,
+        code_version=TWIN_CODE,
+    )
 
 
 def _prepared(archive: Path, config: Figure4Config) -> Learning:
@@ -200,7 +212,15 @@ def _floor_step(config: Figure4Config, seed: int) -> Step:
 
     names = ("preset", "behaviour", "num_parts", "shift", "num_replications")
     settings = {name: getattr(config, name) for name in names}
-    return Step(FLOOR, "offload-curves", build, inputs=("archive",), config=settings, seed=seed)
+    return Step(
+        FLOOR,
+        "offload-curves",
+        build,
+        inputs=("archive",),
+        config=settings,
+        seed=seed,
+        code_version=TWIN_CODE,
+    )
 
 
 def _write(out: Path, **curves: np.ndarray) -> None:

@@ -17,6 +17,7 @@ from evaluation.comparison.seeds import named, over_seeds
 from evaluation.jobs.job import Step, run_job
 from evaluation.pipeline.run import ARCHIVE, archive_step
 from evaluation.problems.configuration import LogConfig
+from evaluation.problems.placement.steps import TWIN_CODE
 from evaluation.reproduction.populations import FLOOR, Generate, GeneratedAgents, draw, measure, ways_of
 from logs_schema import Archive
 from logs_schema.errors import ConfigError
@@ -117,7 +118,14 @@ def _compare_in(archive: Archive, config: Table1Config, folder: Path, progress: 
                 json.dumps(_once(name, generate, seed, agents(seed), progress), indent=1)
             )
 
-        return Step(f"{name}-{seed}", "population-figures", build, config=settings, seed=seed)
+        return Step(
+            f"{name}-{seed}",
+            "population-figures",
+            build,
+            config=settings,
+            seed=seed,
+            code_version=TWIN_CODE,
+        )
 
     cases = [
         (name, generate, seed)

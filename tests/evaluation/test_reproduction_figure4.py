@@ -11,7 +11,7 @@ import pytest
 
 from evaluation.commands.cli import main
 from evaluation.problems.configuration import AnswerConfig
-from evaluation.reproduction import day_twins
+from evaluation.reproduction import day_twins, figure4
 from evaluation.reproduction.day_twins import PART_WINDOWS, prepare, read_day, simulate_parts
 from evaluation.reproduction.figure4 import FLOOR, ONE, PER_PART, Curves, Figure4Config, curves, quick, table
 from evaluation.reproduction.offload import (
@@ -55,6 +55,21 @@ def log(tmp_path_factory):
 @pytest.fixture(scope="module")
 def how(log):
     return prepare(log, FIRST_DAY, TINY.twin, TINY.training, TINY.num_steps)
+
+
+def test_curves_of_older_code_are_made_again(tmp_path, monkeypatch):
+    seen = []
+
+    def made(steps, *_):
+        seen.append([step.code_version for step in steps[1:]])
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(figure4, "run_job", made)
+    for code in (1000, 1001):
+        monkeypatch.setattr(figure4, "TWIN_CODE", code)
+        with pytest.raises(KeyboardInterrupt):
+            curves(TINY, tmp_path, SilentProgress())
+    assert seen == [[1000] * 4, [1001] * 4]
 
 
 def test_ratios_count_what_started():

@@ -39,6 +39,21 @@ def test_independent_columns_pass_alone_and_are_found_out_in_pairs():
     assert apart["auc"] > 0.75 > 0.6 > max(floor["auc"], again["auc"])
 
 
+def test_figures_of_older_code_are_made_again(log, tmp_path, monkeypatch):
+    config, seen = Table1Config((log,), methods=("marginals",), num_seeds=1), []
+
+    def made(steps, *_):
+        seen.append([step.code_version for step in steps])
+        raise KeyboardInterrupt
+
+    for code in (1000, 1001):
+        monkeypatch.setattr(table1, "TWIN_CODE", code)
+        monkeypatch.setattr(table1, "run_job", made)
+        with pytest.raises(KeyboardInterrupt):
+            compare(config, tmp_path, SilentProgress())
+    assert seen == [[1000, 1000], [1001, 1001]]
+
+
 def test_a_killed_table_goes_on_where_it_was(log, tmp_path, monkeypatch):
     config = Table1Config((log,), methods=("marginals",), num_seeds=2)
     made, real = [], measure
