@@ -14,14 +14,20 @@ from logs_schema.progress import Progress
 
 
 def show_result(arguments: Namespace, result: Any, text: str) -> None:
-    """Print a command's result, as text or with `--json` as JSON."""
-    print(json.dumps(result, indent=2, ensure_ascii=False, allow_nan=False) if arguments.json else text)
+    """Print a command's result, as text or with `--json` as JSON, where what is no number is null."""
+    print(_as_json(result, indent=2, ensure_ascii=False) if arguments.json else text)
 
 
 def keep_and_show(arguments: Namespace, file: Path, result: Any, table: Any, note: str = "") -> None:
     """Write a result as JSON, and print it as `show_result` does, with its table and a note as text."""
-    file.write_text(json.dumps(result, indent=1) + "\n")
+    file.write_text(_as_json(result, indent=1) + "\n")
     show_result(arguments, result, as_text(table).rstrip() + note)
+
+
+def _as_json(result: Any, **form: Any) -> str:
+    from logs_schema.records import to_plain
+
+    return json.dumps(to_plain(result), allow_nan=False, **form)
 
 
 def follow_up(*words: object) -> str:

@@ -11,7 +11,7 @@ import pytest
 from rich.table import Table
 
 from evaluation.commands import COMMANDS, cli
-from evaluation.commands.output import as_text, follow_up, show_result
+from evaluation.commands.output import as_text, follow_up, keep_and_show, show_result
 from logs_schema.errors import ConfigError
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -137,6 +137,19 @@ def test_results_are_json_or_text(probe, capsys):
     assert capsys.readouterr().out == "three rows\n"
     assert cli.main(["probe", "--json"]) == 0
     assert json.loads(capsys.readouterr().out) == {"num_rows": 3}
+
+
+@pytest.mark.parametrize("as_json", [True, False])
+def test_what_is_no_number_is_null_in_json_and_loses_no_result(capsys, tmp_path, as_json):
+    result, file = (
+        {"rank": float("nan"), "rows": ({"low": -float("inf"), "seed": 3},)},
+        tmp_path / "found.json",
+    )
+    keep_and_show(SimpleNamespace(json=as_json), file, result, "a table")
+    found = {"rank": None, "rows": [{"low": None, "seed": 3}]}
+    assert json.loads(file.read_text(), parse_constant=pytest.fail) == found
+    shown = capsys.readouterr().out
+    assert json.loads(shown) == found if as_json else shown == "a table\n"
 
 
 def test_a_closed_pipe_is_no_error():
