@@ -14,6 +14,8 @@ from evaluation.reproduction.benches import reference
 from evaluation.reproduction.benches.reference import (
     TOLERANCE,
     ReferenceConfig,
+    ReferenceTraining,
+    TruthReference,
     load_reference,
     train_reference,
     write_reference,
@@ -260,6 +262,20 @@ def test_a_kept_reference_is_not_trained_again(kept, folder):
     assert kept.folder == again.folder
     assert kept.train_s == again.train_s > 0.0
     jax.tree.map(np.testing.assert_array_equal, kept.reference.params, again.reference.params)
+
+
+@pytest.mark.slow
+def test_of_two_processes_that_train_the_same_reference_both_go_on(tmp_path, monkeypatch):
+    params = reference.reference_network(SMALL).init(jax.random.key(0))
+    done = ReferenceTraining(TruthReference("small", 0, params), 0.0, 0.0, np.ones(2), 2, 0.0)
+
+    def faster(*_, **__):
+        monkeypatch.setattr(reference, "train_reference", lambda *_, **__: done)
+        kept_reference(SMALL, 0, TINY, tmp_path)
+        return done
+
+    monkeypatch.setattr(reference, "train_reference", faster)
+    assert kept_reference(SMALL, 0, TINY, tmp_path).num_updates == 2
 
 
 def test_an_reference_is_another_when_anything_it_is_made_from_changes(monkeypatch):

@@ -23,6 +23,7 @@ from evaluation.reproduction.benches.reference import (
 )
 from evaluation.simulator.world import World
 from evaluation.simulator.world_files import plain
+from logs_schema.errors import ProductError
 from logs_schema.hashing import json_hash
 from logs_schema.product import fingerprint, read_manifest
 from logs_schema.progress import Progress, Stage, unseen
@@ -75,7 +76,12 @@ def kept_reference(
     if not found:
         began_s = time.perf_counter()
         Path(folder).mkdir(parents=True, exist_ok=True)
-        write_reference(world, day, config, path, sources=sources, progress=progress)
+        try:
+            write_reference(world, day, config, path, sources=sources, progress=progress)
+        except ProductError:
+            if not path.exists():
+                raise
+            # else another process has kept the same one meanwhile
         (path.parent / f"{path.name}.seconds").write_text(f"{time.perf_counter() - began_s:.1f}\n")
     facts = read_manifest(path, KIND).extra
     return Kept(
