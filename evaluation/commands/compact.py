@@ -26,7 +26,10 @@ def add_arguments(parser: ArgumentParser) -> None:
 
 
 def _mebibytes(text: str) -> float:
-    size = float(text)
+    try:
+        size = float(text)
+    except ValueError:
+        size = 0.0
     if not 0.0 < size < 2.0**20:
         raise ArgumentTypeError(f"{text!r} is no size of files in MiB; allowed: more than 0, such as 16")
     return size

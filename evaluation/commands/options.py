@@ -111,7 +111,10 @@ def day(text: str) -> date:
 
 
 def _seconds(milliseconds: str) -> float:
-    return float(milliseconds) / 1000.0
+    try:
+        return float(milliseconds) / 1000.0
+    except ValueError:
+        raise ArgumentTypeError(f"{milliseconds!r} is no number of milliseconds, such as 50") from None
 
 
 _READ: dict[Any, tuple[Callable[[str], Any], str]] = {

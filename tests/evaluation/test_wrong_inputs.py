@@ -138,11 +138,17 @@ def test_files_of_settings_may_begin_with_the_mark_of_utf_8_as_some_editors_writ
         assert read(file)
 
 
-@pytest.mark.parametrize("size", ["nan", "inf", "-1", "0"])
+@pytest.mark.parametrize("size", ["nan", "inf", "-1", "0", "16MB"])
 def test_a_size_of_files_that_is_none_is_no_traceback(archive, capsys, size):
     with pytest.raises(SystemExit):
         run("compact", archive, "--small", size)
     assert "more than 0, such as 16" in capsys.readouterr().err
+
+
+def test_a_deadline_that_is_no_number_is_told_in_words(archive, capsys):
+    with pytest.raises(SystemExit):
+        run("serve", archive, "--deadline-ms", "50ms")
+    assert "'50ms' is no number of milliseconds" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(
