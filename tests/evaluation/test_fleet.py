@@ -1,6 +1,7 @@
 """A fleet: which clusters are due, one's failure and the others, and bad input."""
 
 import datetime as dt
+import json
 import os
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -15,6 +16,7 @@ from evaluation.jobs.engine.config import EngineConfig
 from evaluation.jobs.engine.errors import late
 from evaluation.pipeline.fleet.config import ClusterConfig, Fleet, load_fleet, trouble_of
 from evaluation.pipeline.fleet.outcomes import (
+    OUTCOME,
     due_at,
     is_overdue,
     now,
@@ -184,6 +186,26 @@ def test_what_a_clock_that_was_ahead_has_written_is_due_at_once(tmp_path: Path) 
     assert due_at(settings, tmp_path, NOON + dt.timedelta(hours=1)) == dt.datetime(2026, 3, 5, tzinfo=dt.UTC)
 
 
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"begun": 3}, {"begun": "yesterday"}, {"begun": "2024-01-01T00:00:00"}, {"status": 99}, {"status": "10"},
+        {"drift": {"aspects": 3, "note": "", "newest_day": ""}},
+    ],
+)  # fmt: skip
+def test_an_outcome_that_another_version_has_written_is_none_and_stops_nobody(
+    tmp_path: Path, changes: dict[str, object]
+) -> None:
+    fleet = made_fleet(tmp_path, {"edge": KEPT, "other": KEPT})
+    work = fleet.clusters[0].work
+    write_outcome(work, outcome_at(NOON))
+    assert read_outcome(work) is not None
+    file = work / "fleet" / OUTCOME
+    file.write_text(json.dumps(json.loads(file.read_text()) | changes))
+    assert read_outcome(work) is None
+    assert state_of(fleet.clusters).clusters[0].outcome is None
+
+
 def test_only_what_is_due_is_refreshed_and_bad_data_is_named_before_work_begins(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -245,7 +267,10 @@ BAD_FLEETS = {
     "an unknown key": ("pages = 3", "", "unknown key pages", "clusters, page, metrics"),
     "an unknown key of a cluster": ("", "when = 3", "unknown key when", "name, config"),
     "a wrong type": ("", 'every_h = "daily"', "is of the wrong type", "every_h"),
-    "no period": ("", "every_h = 0", "every_h = 0", "every_h above 0"),
+    "no period": ("", "every_h = 0", "every_h = 0", "every_h from 0.01"),
+    "a period of no time": ("", "every_h = 1e-10", "every_h = 1e-10", "every_h from 0.01"),
+    "a period of all times": ("", "every_h = 1e6", "every_h = 1e.06", "to 87600"),
+    "no retry": ("", "retry_h = 1e6", "retry_h = 1e.06", "retry_h to 87600"),
     "no such hour": ("", "at_h = 24", "at_h = 24", "below 24"),
     "an unknown problem": ("", 'problem = "knapsack"', "no problem 'knapsack'", "placement"),
     "an unknown condition": ("", 'accept = "always"', "misconfigured", "better, not-worse"),

@@ -26,6 +26,8 @@ from twin.problems import problem_of
 
 NAMES = r"[A-Za-z0-9][A-Za-z0-9_.-]*"
 HOURS_A_DAY = 24.0
+LEAST_H, MOST_H = 0.01, 87_600.0
+"""Periods of refreshes: half a minute to ten years."""
 
 
 @dataclass(frozen=True)
@@ -64,11 +66,12 @@ class ClusterConfig:
         where = f"cluster {self.name!r}"
         if not re.fullmatch(NAMES, self.name):
             raise ConfigError("not a name for a cluster", where=where, allowed="letters, digits, _, . and -")
-        if not (self.every_h > 0.0 and 0.0 <= self.at_h < HOURS_A_DAY and self.retry_h >= 0.0):
+        is_possible = LEAST_H <= self.every_h <= MOST_H and 0.0 <= self.retry_h <= MOST_H
+        if not (is_possible and 0.0 <= self.at_h < HOURS_A_DAY):
             raise ConfigError(
                 f"every_h = {self.every_h:g}, at_h = {self.at_h:g}, retry_h = {self.retry_h:g}",
                 where=where,
-                allowed="every_h above 0, at_h from 0 to below 24, retry_h 0 or more",
+                allowed=f"every_h from {LEAST_H:g} to {MOST_H:.0f}, at_h from 0 to below 24, retry_h to {MOST_H:.0f}",
             )
         RefreshConfig(self.judge_days, self.accept)
         if self.problem is not None:

@@ -113,9 +113,12 @@ def now() -> dt.datetime:
 def read_outcome(work: Path) -> RefreshOutcome | None:
     """The last outcome; None if there is none, or it was written by another version."""
     try:
-        return from_plain(RefreshOutcome, json.loads((work / FOLDER / OUTCOME).read_text(encoding="utf-8")))
-    except (OSError, ValueError, SchemaError):
+        found = from_plain(RefreshOutcome, json.loads((work / FOLDER / OUTCOME).read_text(encoding="utf-8")))
+        times = [dt.datetime.fromisoformat(time) for time in (found.begun, found.ended)]
+    except (OSError, ValueError, TypeError, SchemaError):
         return None
+    is_known = found.status in BY_SEVERITY and all(time.tzinfo is not None for time in times)
+    return found if is_known else None
 
 
 def write_outcome(work: Path, outcome: RefreshOutcome) -> None:
