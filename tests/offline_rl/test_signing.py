@@ -89,6 +89,22 @@ def test_other_keys_and_other_files_are_refused_by_name(
     load(bundle)
 
 
+OTHER_CURVE = """-----BEGIN EC PRIVATE KEY-----
+MD4CAQEEDrOx6vmVS6XTE+OILHO5oAcGBSuBBAAGoSADHgAEmw3t4WwjZOj6Yjrb
+3Ya88+YbYCnU36ppefVAjg==
+-----END EC PRIVATE KEY-----
+"""
+"""A key on secp112r1, which the library does not know."""
+
+
+def test_a_key_of_a_kind_that_the_library_does_not_know_is_refused_too(
+    signed: tuple[Path, Path, Path], tmp_path: Path
+) -> None:
+    (tmp_path / "other.pem").write_text(OTHER_CURVE)
+    with pytest.raises(ProductError, match="no key for bundles"):
+        sign_bundle(signed[0], tmp_path / "other.pem")
+
+
 def test_without_the_library_the_message_says_what_to_install(
     signed: tuple[Path, Path, Path], monkeypatch: pytest.MonkeyPatch
 ) -> None:
