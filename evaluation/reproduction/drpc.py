@@ -109,11 +109,12 @@ class DrpcConfig:
 
     def __post_init__(self) -> None:
         application(self.preset)
-        if min(self.log_days, self.num_seeds) < 1 or not 20 <= self.minutes <= 1200 or min(self.shifts) < 0:
+        fewest, least_shift = min(self.log_days, self.num_seeds, self.updates), min(self.shifts, default=-1)
+        if fewest < 1 or not 20 <= self.minutes <= 1200 or least_shift < 0:
             raise ConfigError(
-                "traces that cannot be",
+                "traces or trainings that cannot be",
                 where="reproduce drpc",
-                allowed="1 day and seed or more, 20 to 1200 minutes, shifts of 0 days or more",
+                allowed="1 day, seed and trajectory or more, 20 to 1200 minutes, a shift or more, of 0 days or more",
             )
 
         if not 0 <= self.refreshed_days <= min(self.shifts):

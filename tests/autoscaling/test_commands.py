@@ -182,7 +182,8 @@ def test_what_is_not_there_says_so(tmp_path):
     ("arguments", "words"),
     [
         (["reproduce", "drpc", "--preset", "zoo"], "no application 'zoo'"),
-        (["reproduce", "drpc", "--minutes", "5"], "traces that cannot be"),
+        (["reproduce", "drpc", "--minutes", "5"], "cannot be"),
+        (["reproduce", "drpc", "--updates", "-5"], "cannot be"),
         (["reproduce", "drpc", "--autoscalers", "hpa,zoo"], "there is no autoscaler zoo"),
         (["reproduce", "kmps", "--quick", "--days=-1"], "days -1"),
         (["reproduce", "kais", "--quick", "--learned", "zoo"], "no learner 'zoo'"),

@@ -154,6 +154,8 @@ def test_days_certified_on_lie_after_training():
         {"seeds": (-1,)},
         {"num_replications": 3},
         {"num_requests": 10},
+        {"num_requests": 0},
+        {"updates": -5},
         {"train_days": 0},
         {"certified_days": 1},
     ],

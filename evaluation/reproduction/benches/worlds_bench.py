@@ -38,6 +38,7 @@ from logs_schema import Archive
 from logs_schema.errors import ConfigError
 from logs_schema.progress import Progress, SilentProgress
 from logs_schema.records import to_plain
+from logs_schema.settings import refuse_below_zero
 from offline_rl.contract import EXPECTED_ON_TIME
 from offline_rl.networks import actor
 from offline_rl.recipes.config import TrainingConfig
@@ -96,8 +97,10 @@ class WorldsBenchConfig:
                 where="bench worlds",
                 allowed="one or more of each, 0 and larger",
             )
+        refuse_below_zero("bench worlds", updates=self.updates)
         least = min(self.train_days, self.played_days, self.certified_days)
-        if least < 1 or self.certified_days < self.played_days or (self.num_requests or 500) < 500:
+        is_short = self.num_requests is not None and self.num_requests < 500
+        if least < 1 or self.certified_days < self.played_days or is_short:
             raise ConfigError(
                 f"{self.train_days} days to learn from, {self.played_days} to play, {self.certified_days} to certify "
                 f"on, {self.num_requests} requests",
