@@ -13,7 +13,12 @@ from evaluation.commands import (
     bench_worlds,
 )
 from evaluation.commands.actions import Action, add_actions
-from evaluation.commands.common_arguments import add_out, add_reference_arguments, add_world_arguments
+from evaluation.commands.common_arguments import (
+    add_out,
+    add_reference_arguments,
+    add_world_arguments,
+    refuse_idle_references,
+)
 from evaluation.commands.options import add_options, given, numbers, seed, words
 
 if TYPE_CHECKING:
@@ -66,6 +71,7 @@ def _truth(arguments: Namespace) -> int:
     from evaluation.reproduction.benches.truth_proof import as_json, as_table
     from evaluation.simulator.world_files import chosen_world
 
+    refuse_idle_references(arguments)
     world = chosen_world(arguments.preset, arguments.world)
     config = given(TruthBenchConfig(), arguments)
     policies = arguments.policies or SHOWN

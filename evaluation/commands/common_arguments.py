@@ -1,7 +1,7 @@
 """Arguments that commands share: products that are read or written, simulated clusters, and the form of results."""
 
 import re
-from argparse import SUPPRESS, ArgumentParser, ArgumentTypeError
+from argparse import SUPPRESS, ArgumentParser, ArgumentTypeError, Namespace
 from pathlib import Path
 
 MADE_BY = {"archive": "import", "twin": "fit", "policy": "train", "bundle": "export"}
@@ -92,3 +92,20 @@ def add_reference_arguments(parser: ArgumentParser) -> None:
         type=Path,
         help="folder of trained references (default: the user's cache); missing ones are trained",
     )
+
+
+def refuse_idle_references(arguments: Namespace) -> None:
+    """ConfigError where references are left out, and options say something of them."""
+    said = {
+        "--references": arguments.references,
+        "--reference-updates": getattr(arguments, "reference_updates", None),
+    }
+    if arguments.no_reference and (idle := [name for name, value in said.items() if value is not None]):
+        from logs_schema.errors import ConfigError
+
+        raise ConfigError(
+            "options of references that are left out",
+            where=f"--no-reference, {', '.join(idle)}",
+            allowed="--no-reference without them",
+            advice="leave one or the other out",
+        )

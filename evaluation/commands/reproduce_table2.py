@@ -4,7 +4,11 @@ from argparse import ArgumentParser, Namespace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from evaluation.commands.common_arguments import add_reference_arguments, add_world_arguments
+from evaluation.commands.common_arguments import (
+    add_reference_arguments,
+    add_world_arguments,
+    refuse_idle_references,
+)
 from evaluation.commands.engine_arguments import add_engine_arguments, engine_from
 from evaluation.commands.options import add_options, given
 
@@ -73,6 +77,7 @@ def run(arguments: Namespace) -> int:
     from evaluation.reproduction.showing_table2 import as_table
     from logs_schema.errors import ConfigError
 
+    refuse_idle_references(arguments)
     if arguments.repeats < 1:
         raise ConfigError(f"{arguments.repeats} repeats", where="--repeats", allowed="1 and more")
     config = _configured(arguments)

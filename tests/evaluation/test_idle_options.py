@@ -12,6 +12,7 @@ from evaluation.problems.ordering import steps
 from evaluation.problems.ordering.exported_order import Winner
 from evaluation.problems.ordering.replaying import ReplayConfig
 from evaluation.reproduction import corais
+from logs_schema import ArchiveWriter
 from logs_schema.errors import ConfigError
 from logs_schema.progress import SilentProgress
 
@@ -51,6 +52,20 @@ def test_archives_take_no_options_of_a_simulated_log(tmp_path, capsys):
     ]
     assert main(words) == 2
     assert "--days, --seed: of a simulated log" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("words", [("bench", "truth"), ("reproduce", "table2")])
+def test_references_that_are_left_out_are_not_described(words, tmp_path, capsys):
+    assert main([*words, "--no-reference", "--references", str(tmp_path)]) == 2
+    assert "--no-reference, --references" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("command", ["order", "replay"])
+def test_what_is_not_written_replaces_nothing(command, tmp_path, capsys):
+    with ArchiveWriter(tmp_path / "archive"):
+        pass
+    assert main([command, str(tmp_path / "archive"), "--replace"]) == 2
+    assert "nothing is written that could replace anything" in capsys.readouterr().err
 
 
 def test_regions_in_rounds_have_the_seed_of_their_table(monkeypatch, tmp_path):
