@@ -8,15 +8,18 @@ from pathlib import Path
 import pytest
 
 from evaluation.commands.cli import main
+from evaluation.pipeline.fleet.config import FleetCluster
 from evaluation.pipeline.fleet.drifting import drift_of, split_days
 from evaluation.pipeline.fleet.metrics import Family, _family_text, as_metrics
 from evaluation.pipeline.fleet.outcomes import LogDrift, read_outcome, write_outcome
-from evaluation.pipeline.fleet.refreshing import run_all
+from evaluation.pipeline.fleet.refreshing import ClusterTask, refresh_one, run_all
 from evaluation.pipeline.fleet.showing import as_text, in_age, write_page
 from evaluation.pipeline.fleet.states import Phase, state_of
+from evaluation.pipeline.refresh.deciding import ExportDecision
 from evaluation.pipeline.refresh.job import FOLDER
 from logs_schema.mapping import one_by_one
 from logs_schema.product import read_manifest, writing
+from logs_schema.progress import Progress
 from offline_rl.contract import read_contract, write_contract
 from tests.evaluation.fleets import (
     EACH,
@@ -110,6 +113,18 @@ def test_text_of_others_cannot_write_into_the_page(tmp_path: Path) -> None:
     write_page(state_of(fleet.clusters), fleet.page)
     assert "<script>" not in fleet.page.read_text()
     assert "&lt;script&gt;1" in fleet.page.read_text()
+
+
+def test_an_error_without_words_is_named_and_shown(tmp_path: Path) -> None:
+    def says_nothing(_cluster: FleetCluster, _progress: Progress) -> ExportDecision:
+        raise OSError
+
+    fleet = made_fleet(tmp_path, {"edge": KEPT})
+    found = refresh_one(ClusterTask(fleet.clusters[0], 7, says_nothing))
+    assert found.outcome is not None
+    assert found.outcome.reason == "OSError"
+    write_outcome(fleet.clusters[0].work, replace(found.outcome, reason=""))  # of an older version
+    assert "error" in as_text(state_of(fleet.clusters))
 
 
 def test_ages_in_words() -> None:

@@ -247,7 +247,8 @@ def _failed_before(cluster: FleetCluster, error: Exception) -> Refreshed:
 
 def _outcome_of(error: Exception, begun: str) -> RefreshOutcome:
     is_known = isinstance(error, SchedtwinError | OSError)
-    reason = str(error) if is_known else f"{type(error).__name__}: {error}"
+    name = type(error).__name__
+    reason = str(error) or name if is_known else f"{name}: {error}"
     status, result = (USER_ERROR, ERROR) if is_known else (FAILURE, UNEXPECTED)
     return RefreshOutcome(begun, _as_text(now()), status, result, reason, None)
 

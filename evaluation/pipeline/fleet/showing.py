@@ -56,12 +56,16 @@ def next_in_words(state: FleetState, one: ClusterState) -> str:
 def trouble_in_words(one: ClusterState) -> str:
     """What is amiss in one line; empty if nothing is."""
     if one.trouble:
-        return one.trouble.splitlines()[0]
+        return _first_line(one.trouble)
     if one.outcome is not None and one.outcome.is_error:
-        return one.outcome.reason.splitlines()[0]
+        return _first_line(one.outcome.reason)
     if one.exit_status == OVERDUE:
         return "overdue" if one.outcome is not None else "never refreshed"
     return ""
+
+
+def _first_line(text: str) -> str:
+    return next(iter(text.splitlines()), "")
 
 
 def rows(state: FleetState) -> list[tuple[str, ...]]:

@@ -183,7 +183,7 @@ def _cluster_state(cluster: FleetCluster, time: dt.datetime) -> ClusterState:
         phase = Phase.DUE if due is None or due <= time else Phase.WAITING
     troubles: list[str] = []
     if (error := trouble_of(cluster)) is not None:
-        troubles.append(str(error))
+        troubles.append(str(error) or type(error).__name__)
     return ClusterState(
         cluster.name,
         phase,
@@ -201,7 +201,7 @@ def _readable(read: Callable[[], State | None], troubles: list[str]) -> State | 
     try:
         return read()
     except (SchedtwinError, OSError, ValueError) as error:
-        troubles.append(str(error))
+        troubles.append(str(error) or type(error).__name__)
         return None
 
 
