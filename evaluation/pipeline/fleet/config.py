@@ -18,7 +18,7 @@ from evaluation.pipeline.run import ARCHIVE
 from evaluation.problems.configuration import RunConfig, load_config
 from evaluation.problems.kit import ProblemOptions
 from evaluation.problems.kits import KITS, choose_kit, find_kit
-from logs_schema.errors import ConfigError, FormatError, ProductError, SchedtwinError
+from logs_schema.errors import ConfigError, FormatError, ProductError
 from logs_schema.product import MANIFEST, read_manifest
 from logs_schema.settings import load_settings
 from offline_rl.bundle import read_bundle
@@ -234,14 +234,15 @@ def in_one_process(cluster: FleetCluster, engine: EngineConfig) -> FleetCluster:
     return cluster if engine.is_here else replace(cluster, job=replace(cluster.job, engine=HERE))
 
 
-def trouble_of(cluster: FleetCluster) -> SchedtwinError | OSError | None:
-    """What is wrong with a cluster's data, as far as can be seen before work begins; None if nothing is."""
+def trouble_of(cluster: FleetCluster) -> Exception | None:
+    """What is wrong with a cluster's data, as far as can be seen before work begins; None if nothing is. Whatever it
+    is, it stops no other cluster."""
     try:
         _refuse_missing(cluster)
         for folder in _needed_products(cluster.work):
             read_manifest(folder)
         _refuse_other_problem(cluster)
-    except (SchedtwinError, OSError) as error:
+    except Exception as error:
         return error
     return None
 

@@ -26,6 +26,7 @@ from evaluation.pipeline.fleet.outcomes import (
     LOG,
     UNEXPECTED,
     USER_ERROR,
+    LogDrift,
     RefreshOutcome,
     due_at,
     now,
@@ -219,10 +220,14 @@ def _refreshed(task: ClusterTask, begun: str) -> RefreshOutcome:
     with open(cluster.work / FOLDER / LOG, "w", encoding="utf-8") as stream:
         try:
             decision = task.step(cluster, LineProgress(stream))
-            drift = drift_of(cluster.work, cluster.running, task.drift_days)
         except Exception as error:
             traceback.print_exc(file=stream)
             return _outcome_of(error, begun)
+        try:
+            drift = drift_of(cluster.work, cluster.running, task.drift_days)
+        except Exception as error:  # it decides nothing: the decision stands
+            traceback.print_exc(file=stream)
+            drift = LogDrift((), f"it could not be measured: {_outcome_of(error, begun).reason}", "")
         status = EXIT_STATUS[decision.result]
         return RefreshOutcome(begun, _as_text(now()), status, decision.result.value, decision.reason, drift)
 

@@ -26,7 +26,6 @@ from evaluation.pipeline.fleet.outcomes import (
 )
 from evaluation.pipeline.refresh.job import FOLDER
 from logs_schema.calendar import DAY_S
-from logs_schema.errors import SchedtwinError
 from logs_schema.product import MANIFEST, read_manifest
 from logs_schema.records import to_plain
 from offline_rl.bundle import origin_of, read_bundle
@@ -200,7 +199,7 @@ def _cluster_state(cluster: FleetCluster, time: dt.datetime) -> ClusterState:
 def _readable(read: Callable[[], State | None], troubles: list[str]) -> State | None:
     try:
         return read()
-    except (SchedtwinError, OSError, ValueError) as error:
+    except Exception as error:  # of one cluster: the others are shown
         troubles.append(str(error) or type(error).__name__)
         return None
 
