@@ -87,14 +87,14 @@ def _refuse_other_kind(paths: Iterable[Path], kind: str) -> None:
 
 def _refuse_place(arguments: Namespace) -> None:
     """Refuses a place where the command's product or page could not be written: else all is computed in vain."""
-    out = getattr(arguments, "out", None)
-    if out is None and getattr(arguments, "makes", "") and arguments.replace:
+    out, makes = getattr(arguments, "out", None), str(getattr(arguments, "makes", ""))
+    if out is None and makes and arguments.replace:
         from logs_schema.errors import ConfigError
 
         raise ConfigError(
             "nothing is written that could replace anything", where="--replace", allowed="--out beside it"
         )
-    _refuse_another_there(out, getattr(arguments, "makes", ""))
+    _refuse_another_there(out, makes)
     if getattr(arguments, "writes_page", False) and isinstance(out, Path):
         _refuse_page(out)
     if getattr(arguments, "writes_product", False) and isinstance(out, Path):

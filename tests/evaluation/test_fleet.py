@@ -228,38 +228,6 @@ def test_only_what_is_due_is_refreshed_and_bad_data_is_named_before_work_begins(
     ]
 
 
-def test_a_decision_stands_where_its_drift_cannot_be_measured(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def breaks(*_: object) -> None:
-        raise ZeroDivisionError("no days")
-
-    monkeypatch.setattr("evaluation.pipeline.fleet.refreshing.drift_of", breaks)
-    fleet = made_fleet(tmp_path, {"edge": EXPORTED})
-    (found,) = run_all(tasks_of(fleet), one_by_one)
-    assert found.outcome is not None
-    assert (found.outcome.status, found.outcome.result) == (0, EXPORTED)
-    assert found.outcome.drift is not None
-    assert "no days" in found.outcome.drift.note
-
-
-def test_a_defect_met_with_one_cluster_s_data_stops_no_other(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    fleet = made_fleet(tmp_path, {"bad": KEPT, "good": KEPT})
-
-    def breaks(work: Path) -> Iterator[Path]:
-        if work.name == "bad":
-            raise ZeroDivisionError("by nothing")
-        return iter(())
-
-    monkeypatch.setattr("evaluation.pipeline.fleet.config._needed_products", breaks)
-    (bad,) = refresh_fleet(fleet, fleet.clusters[:1], SilentProgress(), step=obeys)
-    assert bad.outcome is not None
-    assert (bad.outcome.status, bad.outcome.reason) == (1, "ZeroDivisionError: by nothing")
-    assert [one.trouble for one in state_of(fleet.clusters).clusters] == ["by nothing", ""]
-
-
 def test_a_cluster_at_work_is_left_alone_and_its_records_stay(tmp_path: Path) -> None:
     fleet = made_fleet(tmp_path, {"one": KEPT})
     (task,) = tasks_of(fleet)

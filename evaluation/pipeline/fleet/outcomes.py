@@ -13,6 +13,7 @@ import math
 import os
 from dataclasses import dataclass
 from pathlib import Path
+from time import monotonic, sleep
 
 from evaluation.pipeline.fleet.config import ClusterConfig
 from evaluation.pipeline.refresh.deciding import EXIT_STATUS, Result
@@ -22,6 +23,8 @@ from logs_schema.records import from_plain, to_plain
 
 FOLDER = "fleet"
 ATTEMPT, OUTCOME, LOG = "attempt.json", "outcome.json", "refresh.log"
+MOMENT_S = 0.2
+"""Longer than whoever only looks at a cluster holds its lock."""
 ERROR, UNEXPECTED = "error", "unexpected error"
 DONE, FAILURE, USER_ERROR, OVERDUE = 0, 1, 2, 13
 """Exit statuses beside those of `schedtwin refresh`: nothing amiss, an unexpected error, an error with advice, and a
@@ -149,6 +152,16 @@ def is_under_way(work: Path) -> bool:
     if lock is not None:
         os.close(lock)
     return lock is None
+
+
+def lock_of(work: Path) -> int | None:
+    """Locks a cluster's records, which is to be closed; None where a process refreshes it now. Whoever only looks, as
+    `is_under_way` does, holds the lock for less than `MOMENT_S`."""
+    folder, until_s = work / FOLDER, monotonic() + MOMENT_S
+    folder.mkdir(parents=True, exist_ok=True)
+    while (lock := try_lock(folder)) is None and monotonic() < until_s:
+        sleep(0.01)
+    return lock
 
 
 def write_aside(path: Path, text: str) -> None:

@@ -29,6 +29,7 @@ from evaluation.pipeline.fleet.outcomes import (
     LogDrift,
     RefreshOutcome,
     due_at,
+    lock_of,
     now,
     read_outcome,
     write_attempt,
@@ -187,10 +188,9 @@ def run_all(tasks: Sequence[ClusterTask], run_tasks: TaskMap) -> list[Refreshed]
 def refresh_one(task: ClusterTask) -> Refreshed:
     """A task: refreshes one cluster, and writes down what came of it; raises nothing but what ends the process."""
     cluster, begun = task.cluster, _as_text(now())
-    folder = cluster.work / FOLDER
     try:
-        folder.mkdir(parents=True, exist_ok=True)
-        if _is_locked(cluster.work) or (lock := try_lock(folder)) is None:
+        cluster.work.mkdir(parents=True, exist_ok=True)
+        if _is_locked(cluster.work) or (lock := lock_of(cluster.work)) is None:
             return Refreshed(cluster.name, skipped=Why.BUSY)
     except OSError as error:
         return Refreshed(cluster.name, _outcome_of(error, begun))
@@ -235,10 +235,8 @@ def _refreshed(task: ClusterTask, begun: str) -> RefreshOutcome:
 def _failed_before(cluster: FleetCluster, error: Exception) -> Refreshed:
     """The outcome of a cluster whose refresh could not begin, or did not come back."""
     outcome = _outcome_of(error, _as_text(now()))
-    folder = cluster.work / FOLDER
     try:
-        folder.mkdir(parents=True, exist_ok=True)
-        if (lock := try_lock(folder)) is None:
+        if (lock := lock_of(cluster.work)) is None:
             return Refreshed(cluster.name, skipped=Why.BUSY)
         try:
             write_attempt(cluster.work, outcome.begun)
