@@ -5,6 +5,7 @@ import os
 import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
 
@@ -26,6 +27,7 @@ from logs_schema.packs import as_written
 from logs_schema.product import Manifest, read_manifest, verify, writing
 from tests.evaluation.fleets import EXPORTED, FAILED, KEPT, made_fleet, order, outcome_at, refreshed
 from tests.evaluation.stopped_points import die_at
+from tests.serving.bundles import make_bundle
 
 
 def history_of_exports(folder: Path, number: int, keep: int = 0, last: str = KEPT) -> Fleet:
@@ -112,6 +114,22 @@ def test_a_bundle_that_runs_elsewhere_keeps_its_export(tmp_path: Path) -> None:
     prune(fleet, fleet.clusters, apply=True)
     assert len(list(oldest.iterdir())) == 6
     assert len(list((work / "exports").iterdir())) == 2
+
+
+@pytest.mark.parametrize("name", ["jobs", "exports"])
+def test_the_last_export_stays_whatever_its_work_folder_is_called(tmp_path: Path, name: str) -> None:
+    fleet = history_of_exports(tmp_path, 2)
+    fleet.clusters[0].work.rename(tmp_path / name)
+    make_bundle(tmp_path / "deployed", seed=99)
+    (cluster,) = fleet.clusters
+    moved = replace(cluster, work=tmp_path / name, bundle=tmp_path / "deployed")
+    plan = plan_of(moved, running_hashes([moved]), 0)
+    why = {one.path.relative_to(moved.work).as_posix(): one.why for one in plan.fates}
+    assert why["refresh/bundle"] == "the last export"
+    gone = goes(plan, moved.work)
+    assert not {one for one in gone if one.startswith("refresh/")}
+    prune(replace(fleet, clusters=(moved,)), [moved], apply=True)
+    assert (moved.work / "refresh" / "bundle" / "manifest.json").is_file()
 
 
 def test_products_made_from_what_is_gone_go(tmp_path: Path) -> None:

@@ -48,7 +48,7 @@ def kept_products(
             kept[one.path] = "not a step of a job"
         if holds_archive(one.path):
             kept[one.path] = "an archive is never removed"
-    for path, why in _roots(products, running).items():
+    for path, why in _roots(products, running, work).items():
         for found, made_into in _with_ancestors(path, products):
             kept.setdefault(found, why if made_into is None else f"{made_into} was made from it, for {why}")
         if path.parent.parent == work / EXPORTS:
@@ -68,14 +68,14 @@ def kept_products(
     return current | kept
 
 
-def _roots(products: Sequence[Holding], running: Mapping[str, str]) -> dict[Path, str]:
+def _roots(products: Sequence[Holding], running: Mapping[str, str], work: Path) -> dict[Path, str]:
     """Products with a running bundle, or with the last one that was exported -> why."""
     found = {}
     for one in products:
         hash_ = _bundle_hash(one)
         if hash_ in running:
             found[one.path] = running[hash_]
-        elif hash_ and one.name in HANDED_OVER and one.path.parent.parent.name != EXPORTS:
+        elif hash_ and one.name in HANDED_OVER and one.path.parent.parent != work / EXPORTS:
             found[one.path] = "the last export"
     return found
 

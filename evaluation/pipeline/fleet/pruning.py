@@ -96,7 +96,7 @@ def prune(fleet: Fleet, clusters: Sequence[FleetCluster], *, apply: bool) -> lis
             with _alone_in(cluster.work) as is_alone:
                 if is_alone:
                     planned = plan(cluster)
-                    carry_out(planned)
+                    carry_out(planned, cluster.work.absolute())
                 else:
                     planned = PrunePlan(cluster.name, (), busy=True)
         done.append(planned)
@@ -135,13 +135,13 @@ def plan_of(cluster: FleetCluster, running: Mapping[str, str], keep_exports: int
     return PrunePlan(cluster.name, tuple(_with_sizes([_fate(one, kept, work, begun_s) for one in holdings])))
 
 
-def carry_out(plan: PrunePlan) -> None:
+def carry_out(plan: PrunePlan, work: Path) -> None:
     """Removes what goes, of an export the whole folder where all of it goes."""
     goes = {one.path for one in plan.fates if one.goes}
     stays = {one.path.parent for one in plan.fates if not one.goes}
     for path in sorted(goes):
         folder = path.parent
-        is_whole = folder.parent.name == EXPORTS and folder not in stays
+        is_whole = folder.parent == work / EXPORTS and folder not in stays
         if is_whole and folder.exists():
             discard(folder)
         elif not is_whole:
