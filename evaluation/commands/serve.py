@@ -49,7 +49,7 @@ def run(arguments: Namespace) -> int:
         if arguments.json:
             print(json.dumps(facts), flush=True)
             return
-        mode = "shadow" if service.shadow else f"policy for {service.share:.0%} of requests"
+        mode = "shadow" if service.shadow else f"policy for {100.0 * service.share:.4g}% of requests"
         print(f"serving {facts['bundle']} on {facts['url']} ({mode}); Ctrl-C ends it", flush=True)
 
     with suppress(KeyboardInterrupt):

@@ -283,3 +283,19 @@ def test_shares_and_deadlines_that_cannot_be_are_refused(bundle, capsys, words, 
     shown = capsys.readouterr().err
     assert told in shown
     assert words[0] in shown
+
+
+@pytest.mark.parametrize(
+    ("options", "told"),
+    [
+        ([], "policy for 100% of requests"),
+        (["--canary", "0.004"], "policy for 0.4% of requests"),
+        (["--canary", "0.999"], "policy for 99.9% of requests"),
+        (["--shadow"], "shadow"),
+    ],
+)
+def test_how_many_requests_the_policy_answers_is_told_as_it_is(tmp_path, monkeypatch, capsys, options, told):
+    facts = {"bundle": "b", "url": "http://127.0.0.1:1"}
+    monkeypatch.setattr(server_module, "serve", lambda _config, ready: ready(facts))
+    assert main(["serve", str(make_bundle(tmp_path / "bundle")), *options]) == 0
+    assert f"({told}); Ctrl-C" in capsys.readouterr().out
