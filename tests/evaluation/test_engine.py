@@ -8,8 +8,10 @@ import subprocess
 import sys
 import threading
 import time
+from contextlib import suppress
 from pathlib import Path
 
+import psutil
 import pytest
 
 from evaluation.jobs.engine import ray_cluster
@@ -95,6 +97,41 @@ def test_tasks_that_are_interrupted_remove_what_they_write_aside(tmp_path: Path)
     with pytest.raises(KeyboardInterrupt), tasks_on(EngineConfig(workers=2), SilentProgress()) as tasks:
         tasks(writes_aside, [tmp_path / "one", tmp_path / "two"])
     assert not list(tmp_path.iterdir())
+
+
+ORPHANED = """
+import sys
+from pathlib import Path
+from evaluation.jobs.engine.config import EngineConfig, tasks_on
+from logs_schema.progress import SilentProgress
+from tests.evaluation.engine_tasks import writes_aside
+if __name__ == "__main__":
+    with tasks_on(EngineConfig(workers=2), SilentProgress()) as tasks:
+        tasks(writes_aside, [Path(sys.argv[1]) / name for name in ("one", "two")])
+"""
+
+
+def test_workers_of_a_command_that_was_killed_end_too(tmp_path: Path) -> None:
+    (tmp_path / "command.py").write_text(ORPHANED)
+    (tmp_path / "out").mkdir()
+    environment = os.environ | {"PYTHONPATH": os.pathsep.join(sys.path)}
+    words = [sys.executable, str(tmp_path / "command.py"), str(tmp_path / "out")]
+    with subprocess.Popen(words, env=environment, stderr=subprocess.PIPE) as command:
+        until_s = time.monotonic() + 60.0
+        while len(list((tmp_path / "out").glob(".*.writing/begun"))) < 2 and time.monotonic() < until_s:
+            time.sleep(0.02)
+        workers = [
+            one for one in psutil.Process(command.pid).children() if "spawn_main" in " ".join(one.cmdline())
+        ]
+        assert len(workers) == 2
+        command.kill()
+        try:
+            assert not psutil.wait_procs(workers, timeout=20.0)[1]
+        finally:
+            for worker in workers:
+                with suppress(psutil.NoSuchProcess):
+                    worker.kill()
+    assert not list((tmp_path / "out").iterdir())
 
 
 def test_a_task_that_does_not_end_is_named() -> None:

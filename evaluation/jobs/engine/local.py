@@ -8,12 +8,13 @@ Ctrl-C does: what it writes aside is removed.
 
 import os
 import signal
+import threading
 import time
 from collections import Counter, deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
 from concurrent.futures.process import BrokenProcessPool
-from multiprocessing import get_context
+from multiprocessing import connection, get_context, parent_process
 from types import TracebackType
 
 from evaluation.jobs.engine.errors import MAX_LOSSES, late, lost
@@ -142,7 +143,8 @@ class _Terminated(KeyboardInterrupt):
 
 
 def _meet_sigterm() -> None:
-    """In a worker, once: SIGTERM ends the process, after it has interrupted the task that may be running."""
+    """In a worker, once: SIGTERM ends the process, after it has interrupted the task that may be running. So does the
+    end of the process that it works for, however that died: its queue would be waited at for ever."""
     interrupt = raising(_Terminated)
 
     def end(*_: object) -> None:
@@ -152,6 +154,17 @@ def _meet_sigterm() -> None:
 
     for one in (signal.SIGTERM, signal.SIGALRM):
         signal.signal(one, end)
+    if (parent := parent_process()) is not None:
+        threading.Thread(target=_end_with, args=(parent.sentinel,), daemon=True).start()
+
+
+def _end_with(sentinel: int) -> None:
+    """Ends this process as SIGTERM does once another one has ended, also where its main thread is in compiled code."""
+    connection.wait([sentinel])
+    os.kill(os.getpid(), signal.SIGTERM)
+    time.sleep(GRACE_S)
+    abandon()
+    os._exit(_TERMINATED)
 
 
 def _run_task(task: Callable[[Item], Result], item: Item) -> Result:
