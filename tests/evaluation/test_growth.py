@@ -1,7 +1,14 @@
 """What commands take on more and more days: figures of the processes, exponents by hand, refusals."""
 
+import os
+import signal
+import subprocess
+import sys
+import time
+from contextlib import suppress
 from pathlib import Path
 
+import psutil
 import pytest
 
 from evaluation.reproduction.benches import growth
@@ -21,12 +28,34 @@ def test_exponents_by_hand() -> None:
 
 
 def test_a_process_is_measured_and_a_failed_one_told() -> None:
-    import sys
-
     small, large = (_measured([sys.executable, "-c", f"x = bytearray({size} << 20)"])[0] for size in (1, 200))
     assert 150 < large - small < 260
     with pytest.raises(ConfigError, match="status 3"):
         _measured([sys.executable, "-c", "import sys; sys.exit(3)"])
+
+
+@pytest.mark.slow
+def test_a_command_that_is_measured_ends_with_the_measurement(tmp_path: Path) -> None:
+    program = "import os, pathlib, sys, time; pathlib.Path(sys.argv[1]).write_text(str(os.getpid())); time.sleep(60)"
+    words = [sys.executable, "-c", program, str(tmp_path / "pid")]
+    heeds = "import signal; signal.signal(signal.SIGINT, signal.default_int_handler)"
+    measuring = f"{heeds}; from {growth.__name__} import _measured; _measured({words!r})"
+    environment = os.environ | {"PYTHONPATH": os.pathsep.join(sys.path)}
+    with subprocess.Popen(
+        [sys.executable, "-c", measuring], env=environment, stderr=subprocess.DEVNULL
+    ) as bench:
+        until_s = time.monotonic() + 60.0
+        while not (file := tmp_path / "pid").exists() or not file.read_text():
+            assert time.monotonic() < until_s
+            time.sleep(0.02)
+        measured = psutil.Process(int(file.read_text()))
+        bench.send_signal(signal.SIGINT)
+        bench.wait(20.0)
+        try:
+            assert not psutil.wait_procs([measured], timeout=10.0)[1]
+        finally:
+            with suppress(psutil.NoSuchProcess):
+                measured.kill()
 
 
 def test_what_cannot_be_measured_is_refused(tmp_path: Path) -> None:

@@ -6,6 +6,8 @@ is linear.
 """
 
 import json
+import os
+import signal
 import subprocess
 import sys
 import time
@@ -154,12 +156,22 @@ def _command(step: str, archive: Path, folder: Path, settings: Path, days: Seque
 def _measured(words: Sequence[str], answered: Sequence[int] = (0,)) -> tuple[float, float, float]:
     """Peak memory in MiB, processor time and wall time of a command that may end with these statuses."""
     begun = time.monotonic()
-    done = subprocess.run(
-        [sys.executable, "-I", "-S", "-c", LAUNCHER, *words], capture_output=True, text=True
-    )
-    status, peak_kib, processor_s = json.loads(done.stdout)
+    pipe = subprocess.PIPE
+    with subprocess.Popen(
+        [sys.executable, "-I", "-S", "-c", LAUNCHER, *words],
+        stdout=pipe,
+        stderr=pipe,
+        text=True,
+        start_new_session=True,
+    ) as launcher:
+        try:
+            output, errors = launcher.communicate()
+        except BaseException:  # a signal: what is measured is not left to go on by itself
+            os.killpg(launcher.pid, signal.SIGTERM)
+            raise
+    status, peak_kib, processor_s = json.loads(output)
     if status not in answered:
-        where, message = " ".join(words[2:]), done.stderr[-2000:]
+        where, message = " ".join(words[2:]), errors[-2000:]
         raise ConfigError(f"a command failed with status {status}", where=where, advice=message)
     return peak_kib / KIB_PER_MIB, processor_s, time.monotonic() - begun
 
