@@ -11,16 +11,18 @@ import json
 import os
 import re
 import shutil
+import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
 import pyarrow as pa
 import pyarrow.fs as pafs
 
+from logs_schema.atomic_folders import remove_unread
 from logs_schema.disk import FULL
-from logs_schema.errors import ArchiveError, ConfigError
+from logs_schema.errors import ArchiveError, ConfigError, ProductError
 from logs_schema.hashing import file_hash, json_hash
 from logs_schema.product import MANIFEST, Manifest, read_manifest
 
@@ -30,6 +32,8 @@ SOURCE = ".store.json"
 """Hidden file of a mirror: where it is a mirror of."""
 BEING_REPLACED = ".being-replaced"
 """Hidden file beside an archive in a store while its files are replaced: they may not be those of its manifest."""
+UNUSED_S = 7 * 86_400.0
+"""Older mirrors of an archive that has changed since go after this time."""
 PATIENCE_S, _PATIENCE = 60, "retry_limit_seconds"
 """How long a store of Google is asked again; by itself for a quarter of an hour, in which no interrupt is heard."""
 _ADDRESS = re.compile(rf"({'|'.join(SCHEMES)}):/+(.+)")
@@ -72,10 +76,32 @@ def mirror_of(address: str) -> Path:
     text = store.read(MANIFEST)
     content_hash = str(_parsed(text, address).get("content_hash"))
     folder = cache_folder(MIRRORS) / json_hash([address, content_hash])[:16]
+    is_new = not (folder / MANIFEST).exists()
     folder.mkdir(parents=True, exist_ok=True)
     _write(folder / SOURCE, json.dumps({"address": address}).encode())
     _write(folder / MANIFEST, text)
+    if is_new:
+        _take_over(folder, address)
     return folder
+
+
+def _take_over(folder: Path, address: str) -> None:
+    """Links into a new mirror the files that older ones of the archive hold as it wants them, and removes those of them
+    that were not asked for in `UNUSED_S` and that nobody reads."""
+    for older in folder.parent.iterdir():
+        try:
+            if older == folder or json.loads((older / SOURCE).read_text())["address"] != address:
+                continue
+            held, wanted = read_manifest(older).files, read_manifest(folder).files
+            unused_s = time.time() - (older / MANIFEST).stat().st_mtime
+        except (OSError, ValueError, ProductError):  # no mirror, or who reads it is told
+            continue
+        for name in (name for name in wanted if held.get(name) == wanted[name]):
+            (folder / name).parent.mkdir(parents=True, exist_ok=True)
+            with suppress(OSError):  # it was never read, or cannot be linked: it is fetched
+                os.link(older / name, folder / name)
+        if unused_s > UNUSED_S:
+            remove_unread(older)
 
 
 def fetch(file: Path, folder: Path) -> None:

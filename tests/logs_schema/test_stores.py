@@ -96,6 +96,40 @@ def test_no_more_is_fetched_than_is_read(tmp_path: Path, cache: Path) -> None:
     assert [file.parent.name for file in cache.rglob("*.parquet")] == [f"date={days[0]}"]
 
 
+def test_of_an_archive_that_grew_only_what_is_new_is_fetched_and_old_mirrors_go(
+    tmp_path: Path, cache: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    address, download, fetched = f"file://{tmp_path}/far", Store.download, list[str]()
+
+    def counted(store: Store, name: str, file: Path) -> None:
+        fetched.append(name)
+        download(store, name, file)
+
+    write(tmp_path / "local", rows(0, 6))
+    publish(tmp_path / "local", address)
+    monkeypatch.setattr(Store, "download", counted)
+    first = Archive(address)
+    first.verify()
+    num_files = len(first.manifest.files)
+    assert len(fetched) == num_files
+    later = rows(1, 1).slice(0, 5).set_column(0, "request_id", pa.array([f"new-{n}" for n in range(5)]))
+    write(tmp_path / "local", later, append=True, source="more")
+    publish(tmp_path / "local", address, replace=True)
+    for mirror in (cache / "schedtwin" / "archives").iterdir():
+        os.utime(mirror / "manifest.json", (0, 0))  # not asked for since
+    grown = Archive(address)
+    assert grown.read("requests").num_rows == first.num_rows("requests") + 5
+    assert 0 < len(fetched) - num_files < num_files
+    assert first.read("requests").num_rows == first.num_rows("requests")  # who still reads it keeps it
+    publish(write(tmp_path / "other", rows(2)).path, address, replace=True)
+    os.utime(first.path / "manifest.json", (0, 0))
+    gone = first.path
+    del first
+    Archive(address)
+    assert not gone.exists()
+    assert grown.path.exists()
+
+
 def test_a_file_that_is_not_the_manifests_is_refused(tmp_path: Path) -> None:
     publish(write(tmp_path / "local", rows(0)).path, f"file://{tmp_path}/far")
     stored = Archive(f"file://{tmp_path}/far")
