@@ -73,6 +73,7 @@ def add_arguments(table: str, parser: ArgumentParser) -> None:
 def run(table: str, arguments: Namespace) -> int:
     """Simulate the logs, fit, train, evaluate, and print the table; 0."""
     from evaluation.commands.output import keep_and_show, progress_of
+    from evaluation.jobs.job import alone_in
     from evaluation.reproduction.carry_over import carry_over
     from evaluation.reproduction.centralised import centralised
     from evaluation.reproduction.orchestration import QUICK_LEARNERS, OrchestrationConfig, quick, twin_of
@@ -92,8 +93,8 @@ def run(table: str, arguments: Namespace) -> int:
     budget = given(QUICK_BUDGET if arguments.quick else TrainingBudget(), arguments)
     chosen = learners(budget, arguments.learned or (QUICK_LEARNERS if arguments.quick else None))
     worlds, out = partial(chosen_world, table, arguments.world), arguments.out
-    out.mkdir(parents=True, exist_ok=True)
-    with progress_of(arguments) as progress:
+    # Another run would replace the log that this one fits
+    with alone_in(out), progress_of(arguments) as progress:
         if arguments.figure == CARRY_OVER:
             found = carry_over(
                 (worlds(config.seed), chosen_world("large", None)), config, budget, out, progress

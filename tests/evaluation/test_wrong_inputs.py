@@ -9,6 +9,7 @@ import pytest
 from evaluation.commands import cli
 from evaluation.commands.actions import LateParser
 from evaluation.commands.inputs import refuse_missing
+from evaluation.jobs.job import alone_in
 from evaluation.judges.user_policies import named_policies
 from evaluation.problems.configuration import load_config
 from evaluation.problems.kits import find_kit
@@ -304,3 +305,10 @@ def test_a_plot_that_cannot_be_written_is_told_before_anything_is_measured(
     with pytest.raises(SystemExit):
         run("bench", *words, "--out", tmp_path / file)
     assert f"{file}' is no .png, .svg, .pdf file in a folder that exists" in capsys.readouterr().err
+
+
+def test_two_reproductions_in_one_folder_do_not_replace_each_other_s_log(tmp_path, capsys, monkeypatch):
+    monkeypatch.setattr("evaluation.reproduction.orchestration_repeats.repeated", pytest.fail)
+    with alone_in(tmp_path):
+        assert run("reproduce", "kais", "--quick", "--learned", "none", "--out", tmp_path) == 2
+    assert "another run is at work here" in capsys.readouterr().err
