@@ -1,5 +1,6 @@
 """What commands take on more and more days: figures of the processes, exponents by hand, refusals."""
 
+import errno
 import os
 import signal
 import subprocess
@@ -83,6 +84,28 @@ def test_what_was_measured_of_another_log_or_with_other_settings_is_measured_aga
         config = GrowthConfig(days=(1,), settings=settings)
         measure_growth(tmp_path / name, config, tmp_path, SilentProgress())
     assert [Path(one).name for one in measured] == ["one", "one", "other"]
+
+
+def test_figures_are_written_whole_or_not_at_all(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(growth, "_measured", lambda *_: (1.0, 1.0, 1.0))
+    with ArchiveWriter(tmp_path / "archive") as writer:
+        row = {"request_id": "1", "arrival": 0.0, "site": "s", "status": "unknown"}
+        writer.write("requests", tabulate(REQUESTS, [row]), source="made")
+    write_text = Path.write_text
+
+    def half(file: Path, text: str, *words: str) -> int:
+        if file.name not in ("fit.json", ".fit"):
+            return write_text(file, text, *words)
+        write_text(file, text[: len(text) // 2], *words)
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    config = GrowthConfig(days=(1,))
+    with monkeypatch.context() as full:
+        full.setattr(Path, "write_text", half)
+        with pytest.raises(OSError, match="No space"):
+            measure_growth(tmp_path / "archive", config, tmp_path, SilentProgress())
+    (cost,) = measure_growth(tmp_path / "archive", config, tmp_path, SilentProgress()).costs
+    assert cost.peak_mib == 1.0
 
 
 @pytest.mark.slow

@@ -124,7 +124,12 @@ def measure_growth(archive: Path, config: GrowthConfig, work: Path, progress: Pr
                 figures = folder / f"{step}.json"
                 if not figures.exists():
                     words = _command(step, archive.absolute(), folder, settings, days[:num_days])
-                    figures.write_text(json.dumps(_measured(words, ANSWERED.get(step, (0,)))))
+                    found, beside = (
+                        json.dumps(_measured(words, ANSWERED.get(step, (0,)))),
+                        folder / f".{step}",
+                    )
+                    beside.write_text(found)
+                    beside.replace(figures)
                 costs.append(Cost(step, num_days, num_requests, *json.loads(figures.read_text())))
     return Growth(tuple(costs), *(_exponents(costs, name) for name in ("peak_mib", "processor_s")))
 
