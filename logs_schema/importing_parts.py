@@ -24,7 +24,7 @@ from logs_schema.mapping import TaskMap
 from logs_schema.product import remove_once_in_place, verify, writing
 from logs_schema.tables import REQUESTS, SCHEMA_VERSION
 
-IMPORT_CODE = 12
+IMPORT_CODE = 13
 """Raised when a log's lines are read otherwise than before."""
 
 

@@ -8,8 +8,8 @@ import pyarrow.compute as pc
 from logs_schema.casting import NUMBER
 from logs_schema.columns import INSTANT
 from logs_schema.errors import FormatError
+from logs_schema.formats.instant_units import LOOKS_LIKE_EPOCH_S
 from logs_schema.formats.reading import Chunk
-from logs_schema.formats.swf import LOOKS_LIKE_EPOCH_S
 from logs_schema.tables import TABLES
 
 _INSTANTS = {spec.name: [column.name for column in spec.columns if column.type == INSTANT] for spec in TABLES}

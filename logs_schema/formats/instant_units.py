@@ -10,6 +10,8 @@ INSTANT_UNITS: Mapping[str, float] = {"s": 1.0, "ms": 1e-3, "us": 1e-6, "ns": 1e
 """Unit -> seconds."""
 LONG_UNITS: Mapping[str, float] = {**INSTANT_UNITS, "min": 60.0, "h": HOUR_S, "d": DAY_S}
 """The same with those of durations, and of instants that count from a hidden zero."""
+LOOKS_LIKE_EPOCH_S = 5e8
+"""A first instant above this is read as seconds since 1970: from a start it would be 16 years."""
 YEAR_S = 365.25 * DAY_S
 _USUAL_S = 9e8, 2.2e9
 """Instants of logs usually lie between 1998 and 2039."""

@@ -8,6 +8,7 @@ import math
 import re
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC
 from pathlib import Path
@@ -29,8 +30,6 @@ from logs_schema.formats.request_values import AMOUNT, Instant, InstantReading, 
 from logs_schema.tables import DEPLOYMENT_SAMPLES
 
 NOT_AN_INSTANT = "not_an_instant:time"
-GO_ZONE = re.compile(r" ([+-]\d{4}) [A-Z]+( m=\S+)?$")
-"""How Go prints the zone of an instant, and the reading of its monotonic clock."""
 SEPARATOR_LINE = re.compile(r"sep=.\s*", re.IGNORECASE)
 """A first line that tells Excel the separator."""
 STAR = "*"
@@ -235,13 +234,11 @@ def _refuse_missing(mapping: MetricsMapping, header: list[str], path: Path) -> N
 
 
 def _instant(text: str, unit_s: float, instants: InstantReading) -> Instant | None:
-    """The instant of a number, of ISO 8601 or the mapping's form, or as Go prints it; None for anything else."""
+    """The instant of a number, ISO 8601, as Go prints it, or of the mapping's form; None for anything else."""
     if not instants.layout:
-        try:
+        with suppress(ValueError):
             seconds = float_of(text) * unit_s
             return Instant(seconds, seconds) if math.isfinite(seconds) else None
-        except ValueError:
-            text = GO_ZONE.sub(r"\1", text)
     try:
         return instants.read(text, "time", "s")
     except BadRow:

@@ -8,6 +8,7 @@ import pyarrow as pa
 from logs_schema.casting import LIST_SEPARATOR
 from logs_schema.columns import LABELS
 from logs_schema.formats.fields import count, duration, number
+from logs_schema.formats.instant_units import LOOKS_LIKE_EPOCH_S
 from logs_schema.formats.json_paths import entries_at, found_at, text_of
 from logs_schema.formats.reading import BadRow, Row
 from logs_schema.formats.request_mapping import NODE_COLUMNS, WAIT, MappedColumn, RequestMapping
@@ -33,7 +34,8 @@ SITE = "cluster"
 GIVEN_UP = ("killed", "dropped", "rejected")
 NO_MATCH = "no_match"
 """Rule broken by a text that is no amount and does not match the mapping's pattern."""
-_AFTER = {"decided": "arrival", "start": "arrival", "finish": "start"}
+_AFTER = {"decided": ("arrival",), "start": ("arrival",), "finish": ("start", "arrival")}
+"""Instant -> those that it does not lie before, of which the first that is known counts."""
 _TRUTHS = {"true": True, "1": True, "yes": True, "false": False, "0": False, "no": False}
 
 
@@ -49,6 +51,8 @@ def request_row(
         name: Identity of the request where the mapping has none.
         pool: Node that whatever started ran on, None where the log names nodes.
 
+    Where requests arrive long after 1970, an instant at its very beginning is the zero of a clock: nothing is known.
+
     Raises:
         BadRow: A field cannot be read.
     """
@@ -59,7 +63,10 @@ def request_row(
         row |= {name: None for name in ("finish", "run_s") if name in row}
     for later in ("arrival", "decided", "start", "finish"):
         if isinstance(row.get(later), Instant):
-            row[later] = row[later].not_before(row.get(_AFTER.get(later, "")))
+            known_s = (row[name] for name in _AFTER.get(later, ()) if row.get(name) is not None)
+            row[later] = row[later].not_before(next(known_s, None))
+            if row[later] == 0.0 and (row["arrival"] or 0.0) > LOOKS_LIKE_EPOCH_S:
+                row[later] = None
     _derive(row, mapping)
     for column, per in [(key, value) for key, value in row.items() if isinstance(value, tuple)]:
         shares = row.get("cpu_cores" if per[1] == "c" else "num_nodes") if per[1] else 1.0

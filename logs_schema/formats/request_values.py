@@ -66,6 +66,8 @@ _PARTS = {"n": 1e-9, "u": 1e-6, "m": 1e-3}
 _BYTES = {"GiB": 2.0**30, "MiB": 2.0**20}
 _POWERS = {"": 0, "K": 1, "M": 2, "G": 3, "T": 4, "P": 5, "E": 6}
 _ZONE_NAME = re.compile(r"\s*(?:UTC|GMT)$")
+_GO_ZONE = re.compile(r" ([+-]\d{4}) [A-Z]+(?: m=\S+)?$")
+"""How Go prints the zone of an instant, and the reading of its monotonic clock."""
 _UTC = re.compile(r"\b(?:UTC|GMT)\b")
 _ZONE_IN_LAYOUT = re.compile(r"%Z|\b(?:UTC|GMT)\b|(?<=%[SMf])Z$")
 _PLACE = re.compile(r"([^/+*\s():=]+)(?:/[^\s():=]+)?")
@@ -95,8 +97,8 @@ class InstantReading:
 
     Attributes:
         zone: Time zone of instants that name none.
-        layout: Their form for `datetime.strptime`, where `%Z`, `UTC` and `Z` at the end are UTC; ISO 8601 or numbers if
-            empty.
+        layout: Their form for `datetime.strptime`, where `%Z`, `UTC` and `Z` at the end are UTC; ISO 8601, numbers, or
+            as Go prints them (`2024-03-01 12:00:00.5 +0100 CET`) if empty.
         origin_s: What numbers count from, in seconds since 1970.
     """
 
@@ -132,7 +134,7 @@ class InstantReading:
             written = (
                 datetime.strptime(text, layout)
                 if layout
-                else datetime.fromisoformat(_ZONE_NAME.sub("+00:00", text))
+                else datetime.fromisoformat(_ZONE_NAME.sub("+00:00", _GO_ZONE.sub(r"\1", text)))
             )
             if written.tzinfo is None:
                 written = written.replace(tzinfo=self.zone)

@@ -36,7 +36,7 @@ from logs_schema.calendar import EPOCH
 from logs_schema.errors import FormatError, first
 from logs_schema.formats.describing import ABSOLUTE_CLOCK, RELATIVE_CLOCK, describe
 from logs_schema.formats.files import find_files, names_apart
-from logs_schema.formats.instant_units import duration_notice, unit_notice
+from logs_schema.formats.instant_units import LOOKS_LIKE_EPOCH_S, duration_notice, unit_notice
 from logs_schema.formats.json_paths import found_at, list_on_the_way, text_of
 from logs_schema.formats.mapping import SUFFIX, mapping_file
 from logs_schema.formats.native import check_columns, column_names, read_csv
@@ -47,7 +47,7 @@ from logs_schema.formats.request_lines import field_reader, first_lines, is_json
 from logs_schema.formats.request_mapping import MappedColumn, RequestMapping, read_request_mapping
 from logs_schema.formats.request_rows import meant_by, request_row
 from logs_schema.formats.request_values import AMOUNT_UNITS, InstantReading
-from logs_schema.formats.swf import LOOKS_LIKE_EPOCH_S, is_number, pool_chunk
+from logs_schema.formats.swf import is_number, pool_chunk
 from logs_schema.hashing import file_hash
 from logs_schema.tables import NODES, REQUESTS
 

@@ -28,6 +28,7 @@ from logs_schema.calendar import EPOCH
 from logs_schema.casting import float_of
 from logs_schema.formats.describing import ABSOLUTE_CLOCK, RELATIVE_CLOCK, describe
 from logs_schema.formats.files import find_files, numbered_lines, only_file
+from logs_schema.formats.instant_units import LOOKS_LIKE_EPOCH_S
 from logs_schema.formats.pool_size import GUESSED, given_cores
 from logs_schema.formats.reading import (
     NOTHING_GIVEN,
@@ -55,8 +56,6 @@ EXPECTED = "18 numbers separated by blanks, after header lines that begin with '
 TAKES_CAPACITY = True
 SITE = "cluster"
 POOL = "pool"
-LOOKS_LIKE_EPOCH_S = 5e8
-"""A first submit time above this is read as seconds since 1970: from a start it would be 16 years."""
 
 
 def data_files(paths: Sequence[Path]) -> list[Path]:
