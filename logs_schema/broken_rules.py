@@ -18,7 +18,7 @@ REQUIRED = {
     'numbers are written: decimal = ",", thousands = ".", with units of their own unit = "quantity")',
     "not_a_boolean": "true, false, 1 or 0",
     "deployment_samples.not_a_number": 'a number; of texts with their own units, 120 ms or 300m, unit = "quantity" in '
-    "the mapping",
+    'the mapping, with a decimal comma decimal = ","',
     "not_an_instant": "ISO 8601 with its zone, or seconds since 1970 (a mapping: as time_format says)",
     "skipped_by_clock": "an instant that there was: clocks of the mapping's time_zone skip this hour (is the log of "
     "another zone?)",

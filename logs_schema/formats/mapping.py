@@ -14,13 +14,16 @@
     time_zone = "UTC"                    # CSV: of instants that name none, such as "Europe/Berlin"
     time_format = ""                     # CSV: for datetime.strptime; if empty, ISO 8601 or numbers
     separator = ","                      # CSV
+    decimal = "."                        # CSV: sign before decimals: "," in much of Europe
+    thousands = ""                       # CSV: sign between thousands: "." or "'" or " "; if empty, such are no numbers
     consecutive = false                  # CSV: instants follow each other at intervals, but for gaps, whatever they are
 
     [metrics.cpu_cores_used]             # a column of deployment_samples
     source = "cpu"                       # CSV: name of the column; Prometheus: file without .json
     file = ""                            # CSV: in files of such a name alone, "cpu*.csv"
     when = {metric = "cpu"}              # CSV: in lines alone that hold these texts in these columns
-    unit = "millicores"                  # CSV: "quantity" where texts hold it: 300m, 1.5 GiB, 120 ms, 2 K req/s
+    unit = "millicores"                  # CSV: "quantity" where texts hold it: 300m, 1.5 GiB, 120 ms, 2 K req/s,
+                                         # 45 % (of what scale says, else of one core or GiB)
     scale = 1.0
     counter = false                      # of one process; of a sum over pods, query the sum of their rates
     combine = ""                         # several series of one deployment, of its pods say: "sum", "mean", "max",
@@ -48,6 +51,7 @@ from pathlib import Path
 from typing import Any
 
 from logs_schema.errors import FormatError, first
+from logs_schema.formats.amount_marks import POINT, AmountMarks, marks_of
 from logs_schema.formats.files import beside, read_toml
 from logs_schema.formats.instant_forms import refuse_time_format, zone_of
 from logs_schema.formats.instant_units import INSTANT_UNITS
@@ -89,6 +93,7 @@ class MappedMetric:
     only: str = ""
     spread: bool = False
     constant: float | None = None
+    marks: AmountMarks = POINT
 
     def is_in(self, file: str) -> bool:
         """Whether the metric is in a file of this name."""
@@ -113,6 +118,8 @@ class MetricsMapping:
     time_zone: str = "UTC"
     time_format: str = ""
     separator: str = ","
+    decimal: str = "."
+    thousands: str = ""
     consecutive: bool = False
     resample: bool = False
 
@@ -174,9 +181,10 @@ def read_mapping(path: Path) -> MetricsMapping:
         raise FormatError(
             "the mapping maps nothing", where=str(path), allowed="a table [metrics.COLUMN] for every metric"
         )
-    metrics = tuple(_metric(path, name, table) for name, table in tables.items())
     for key, value in settings.items():
         _refuse_type(str(path), key, value, _MAPPING_TYPES)
+    marks = marks_of(path, settings)
+    metrics = tuple(_metric(path, name, table, marks) for name, table in tables.items())
     interval_s = settings.get("interval_s")
     if interval_s is not None and not interval_s > 0:
         raise FormatError(f"interval_s is {interval_s!r}", where=str(path), allowed="a number above 0")
@@ -282,7 +290,7 @@ def without_gateway(mapping: MetricsMapping) -> list[str]:
     ]
 
 
-def _metric(path: Path, name: str, table: Any) -> MappedMetric:
+def _metric(path: Path, name: str, table: Any, marks: AmountMarks) -> MappedMetric:
     where = f"{path}, [metrics.{name}]"
     if not isinstance(table, dict):
         raise FormatError(
@@ -299,7 +307,7 @@ def _metric(path: Path, name: str, table: Any) -> MappedMetric:
         raise FormatError(
             "a constant is no number, or stands beside a source", where=where, allowed="a number, or a source"
         )
-    return MappedMetric(metric, table.get("source", name), **mine)
+    return MappedMetric(metric, table.get("source", name), **mine, marks=marks)
 
 
 def _refuse_type(where: str, key: str, value: Any, types: Mapping[str, str]) -> None:

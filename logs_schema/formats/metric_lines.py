@@ -16,6 +16,7 @@ from typing import Any, NamedTuple
 
 from logs_schema.casting import float_of
 from logs_schema.errors import FormatError, first
+from logs_schema.formats.amount_marks import POINT, AmountMarks
 from logs_schema.formats.fields import csv_names
 from logs_schema.formats.files import numbered_lines
 from logs_schema.formats.instant_units import INSTANT_UNITS
@@ -172,15 +173,23 @@ def is_unknown(found: Any) -> bool:
     return found is None or (isinstance(found, str) and found.strip().casefold() in NOTHING)
 
 
-def number_of(found: Any) -> float:
-    """A number, NaN for nothing; NotANumberError for anything else."""
+def number_of(found: Any, marks: AmountMarks = POINT) -> float:
+    """A number whose text has these signs, NaN for nothing; NotANumberError for anything else."""
     try:
-        number = float_of("nan" if is_unknown(found) else found)
+        number = float_of("nan" if is_unknown(found) else plainly(found, marks))
     except (TypeError, ValueError) as error:
         raise NotANumberError from error
     if math.isinf(number):
         raise NotANumberError
     return number
+
+
+def plainly(found: Any, marks: AmountMarks) -> Any:
+    """What was found, a text with a point before its decimals; NotANumberError where it has other signs."""
+    text = marks.plain(found.strip()) if isinstance(found, str) else found
+    if text is None:
+        raise NotANumberError
+    return text
 
 
 def amount_of(mapped: MappedMetric, found: Any) -> float:
@@ -191,10 +200,12 @@ def amount_of(mapped: MappedMetric, found: Any) -> float:
     if mapped.metric.combine == "count" and not is_unknown(found):
         return 1.0
     if mapped.metric.unit != QUANTITY or is_unknown(found):
-        return number_of(found)
-    column, text = mapped.metric.column, str(found).strip()
+        return number_of(found, mapped.marks)
+    column, text = mapped.metric.column, str(plainly(found, mapped.marks)).strip()
     unit = DEPLOYMENT_SAMPLES.column(column).unit
     try:
+        if unit in ("cores", "GiB") and text.endswith("%"):  # of what scale says, else of one
+            return number_of(text[:-1]) / 100.0
         if unit != "1/s":
             return quantity(text, column, unit, is_binary=False)[0]
     except BadRow as error:

@@ -228,21 +228,21 @@ def _said(
         name = mapping.deployment_of(str(field))
         if mapped.only and name != mapped.only:
             continue
-        number = amount_of(mapped, value) * _beside(mapped.times, field, one)
-        divisor = _beside(mapped.per, field, one)
+        number = amount_of(mapped, value) * _beside(mapped, mapped.times, field, one)
+        divisor = _beside(mapped, mapped.per, field, one)
         filed = GATEWAY if mapped.of_gateway else deployment_named(name, mapping.gateway)
         series = str(one.found(mapping.series_column) if mapping.series_column else field)
         yield mapped, filed, number / divisor if divisor else math.nan, series
 
 
-def _beside(source: str, field: str, one: MetricLine) -> float:
+def _beside(mapped: MappedMetric, source: str, field: str, one: MetricLine) -> float:
     """The number of another column that belongs to a field; 1 where no column is named."""
     if not source:
         return 1.0
     found = one.found(source)
     if isinstance(found, str) and found.lstrip().startswith("{"):
         found = names_of(found)
-    return number_of(found.get(field) if isinstance(found, dict) else found)
+    return number_of(found.get(field) if isinstance(found, dict) else found, mapped.marks)
 
 
 def _spread(found: Any, mapping: MetricsMapping, mapped: MappedMetric, one: MetricLine) -> dict[str, Any]:

@@ -52,6 +52,7 @@ import pyarrow as pa
 
 from logs_schema.columns import INSTANT
 from logs_schema.errors import FormatError, first
+from logs_schema.formats.amount_marks import POINT, AmountMarks, marks_of
 from logs_schema.formats.files import read_toml
 from logs_schema.formats.instant_forms import refuse_time_format, zone_of
 from logs_schema.formats.instant_units import LONG_UNITS
@@ -89,8 +90,7 @@ class MappedColumn:
     values: Mapping[str, str] | None = None
     other: str | None = None
     constant: Any = None
-    decimal: str = "."
-    thousands: str = ""
+    marks: AmountMarks = POINT
 
     @cached_property
     def matcher(self) -> re.Pattern[str]:
@@ -126,22 +126,6 @@ class MappedColumn:
     def meanings(self) -> frozenset[str]:
         """What the mapping itself says that texts stand for."""
         return frozenset({self.other or "", *(self.values or {}).values()})
-
-    @cached_property
-    def _amount(self) -> re.Pattern[str]:
-        decimal, thousands = re.escape(self.decimal), re.escape(self.thousands)
-        grouped = rf"\d{{1,3}}(?:{thousands}\d{{3}})+|" if thousands else ""
-        return re.compile(rf"([+-]?)({grouped}\d*)(?:{decimal}(\d*))?((?:[eE][+-]?\d+)?\s*[A-Za-z]*)")
-
-    def plain_amount(self, text: str) -> str | None:
-        """An amount of the log with a point before its decimals and no sign between thousands; None for no amount."""
-        if (self.decimal, self.thousands) == (".", ""):
-            return text
-        found = self._amount.fullmatch(text)
-        if not found or not (found[2] or found[3]):
-            return None
-        whole = found[2].replace(self.thousands, "") if self.thousands else found[2]
-        return f"{found[1]}{whole}.{found[3]}{found[4]}" if found[3] else f"{found[1]}{whole}{found[4]}"
 
     def allowed_units(self) -> tuple[str, ...]:
         """The units that the column's fields may have."""
@@ -241,8 +225,10 @@ def read_request_mapping(path: Path) -> RequestMapping:
     refuse_time_format(path, settings.get("time_format", ""))
     name = settings.get("time_zone", "UTC")
     unknown = settings.pop("unknown", [])
-    marks = _marks(path, settings.pop("decimal", "."), settings.pop("thousands", ""))
-    columns = {column: replace(_column(path, column, table), **marks) for column, table in tables.items()}
+    marks = marks_of(
+        path, {name: settings.pop(name) for name in ("decimal", "thousands") if name in settings}
+    )
+    columns = {column: replace(_column(path, column, table), marks=marks) for column, table in tables.items()}
     if line := settings.pop("line", ""):
         settings["line"] = _pattern(f"{path}, line", line)
     mapping = RequestMapping(
@@ -257,20 +243,6 @@ def read_request_mapping(path: Path) -> RequestMapping:
             allowed='names of members on the way to a list, without stars and brackets: "data.spans"',
         )  # fmt: skip
     return mapping
-
-
-def _marks(path: Path, decimal: str, thousands: str) -> dict[str, Any]:
-    """The signs in amounts; FormatError for others than are written."""
-    if (
-        decimal not in (".", ",")
-        or thousands not in ("", ".", ",", "'", " ", "\u00a0", "\u202f")
-        or decimal == thousands
-    ):
-        raise FormatError(
-            f"decimal is {decimal!r} and thousands is {thousands!r}", where=str(path),
-            allowed='decimal "." or ",", thousands another one of them, an apostrophe, a blank or nothing',
-        )  # fmt: skip
-    return {"decimal": decimal, "thousands": thousands}
 
 
 def _refuse_line(mapping: RequestMapping, settings: Mapping[str, Any]) -> None:
@@ -305,7 +277,7 @@ def _column(path: Path, name: str, table: Any) -> MappedColumn:
         raise FormatError(
             "a column is no table", where=where, allowed="[columns.COLUMN] with source, unit, ..."
         )
-    own = {"column", "sources", "decimal", "thousands"}
+    own = {"column", "sources", "marks"}
     kinds: dict[str, Any] = {one.name: (str,) for one in fields(MappedColumn) if one.name not in own} | {
         "source": (str, list), "scale": (int, float), "values": dict, "constant": (str, int, float, bool)
     }  # fmt: skip

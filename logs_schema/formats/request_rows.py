@@ -156,7 +156,7 @@ def _times(one: MappedColumn, value: Any, fields: Mapping[str, Any], mapping: Re
     text = text_of(found_at(fields, one.times))
     if mapping.is_nothing(text):
         return None
-    if (plain := one.plain_amount(text)) is None:
+    if (plain := one.marks.plain(text)) is None:
         raise BadRow(f"not_a_number:{one.column}")
     factor = number(plain, one.column)
     if isinstance(value, tuple):
@@ -181,7 +181,7 @@ def _written(one: MappedColumn, text: str, instants: InstantReading) -> Any:
     try:
         meant = meant_by(one, text)
         if one.is_amount and one.unit != CLOCK and meant not in one.meanings:
-            if (plain := one.plain_amount(meant)) is None:
+            if (plain := one.marks.plain(meant)) is None:
                 raise BadRow(f"not_a_number:{one.column}")
             meant = plain
         return _meaning(one, meant, instants)
