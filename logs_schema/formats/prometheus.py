@@ -11,6 +11,8 @@ Readings of the format:
   Parts of a series are joined, and where their ranges meet a sample counts once.
 * The label that the mapping names identifies the deployment; series of the gateway need none. Several series of one,
   such as of its pods, are one number where the mapping says how, `combine`; each counter of them becomes a rate first.
+* What two servers of Prometheus tell of one thing, alike but for the label `prometheus_replica`, is refused where it
+  would be added up.
 * Response times of a histogram are asked for as quantiles, `histogram_quantile(0.95, sum by (le) (rate(...)))`: its
   buckets (label `le`) are refused.
 * A sample stands for the interval that begins at its instant, taken to the grid of whole intervals after midnight;
@@ -53,6 +55,7 @@ from logs_schema.formats.metric_series import (
 )
 from logs_schema.formats.reading import NOTHING_GIVEN, Item, Lines, ReadingOptions, Reject
 from logs_schema.formats.resampling import resampled
+from logs_schema.formats.server_copies import refuse_copies
 from logs_schema.tables import DEPLOYMENT_SAMPLES, GATEWAY
 
 NAME = "prometheus"
@@ -135,7 +138,9 @@ def read(paths: Sequence[Path], given: ReadingOptions = NOTHING_GIVEN) -> Iterat
     rejected = dict.fromkeys(files, 0)
     met: set[tuple[MappedMetric, str]] = set()
     for mapped in mapping.measured:
-        for series in _joined(answers[mapped.source], matrices):
+        joined = _joined(answers[mapped.source], matrices)
+        refuse_copies(mapped.metric, [series.labels for series in joined])
+        for series in joined:
             if mapped.only and mapping.labelled(series.labels) != mapped.only:
                 continue
             numbers, rejects = _parsed(series, None if mapping.resample else samples)

@@ -71,6 +71,35 @@ def test_buckets_of_a_histogram_are_no_response_times(tmp_path):
     assert "histogram_quantile" in refused.value.advice
 
 
+@pytest.mark.parametrize(
+    ("label", "names", "how", "refused"),
+    [
+        ("prometheus_replica", ("a", "b"), "sum", True),
+        ("replica", ("prometheus-k8s-0", "prometheus-k8s-1"), "sum", True),
+        ("replica", ("0", "1"), "sum", False),
+        ("instance", ("prometheus-k8s-0", "prometheus-k8s-1"), "sum", False),
+        ("prometheus_replica", ("a", "b"), "max", False),
+        ("prometheus_replica", ("a", "a"), "sum", False),
+    ],
+)
+def test_what_two_servers_tell_of_one_pod_is_not_added_up(tmp_path, label, names, how, refused):
+    pods = (FIRST, FIRST) if names[0] != names[1] else (FIRST, SECOND)
+    of_servers = [
+        series([100, 500]) | {"metric": {"pod": pod, label: name}}
+        for pod, name in zip(pods, names, strict=True)
+    ]
+    empty = dict.fromkeys(("memory", "errors"), answer(of_pod([1], FIRST)))
+    folder = write(tmp_path / "metrics", combining(how), cpu=answer(*of_servers), **empty)
+    if refused:
+        with pytest.raises(FormatError, match="two servers") as told:
+            imported(tmp_path, folder)
+        assert f"max without ({label})" in told.value.advice
+    else:
+        assert column(imported(tmp_path, folder)[1], "cpu_cores_used", number=1) == [
+            0.1 if how == "max" else 0.2
+        ]
+
+
 def test_a_label_that_is_missing_is_told_with_those_there_are(tmp_path):
     cpu = answer(of_pod([100, 500], FIRST))
     with pytest.raises(FormatError, match="no label 'app'") as refused:
