@@ -24,6 +24,7 @@ from logs_schema.deployment_checks import Above, deployment_warnings
 from logs_schema.errors import counted, first
 from logs_schema.formats.pool_size import guesses
 from logs_schema.log_days import LogDays, days_astray, log_days
+from logs_schema.memory_units import HUGE_GIB
 from logs_schema.notices import notices_of
 from logs_schema.overlap import Overlap
 from logs_schema.peak_use import OF_SITE, RESOURCES, PeakUse
@@ -36,8 +37,6 @@ TOLERANCE = 1e-6
 """Relative excess over a requested run time that is rounding and not a finding."""
 SHARES_TOLERANCE = 0.01
 """The same over a capacity: sevenths of a GPU may be logged as 0.143."""
-HUGE_GIB = 2**20
-"""No request asks for a PiB of memory; of bytes that are taken for GiB most do, of KiB many."""
 
 FAR_LONGER, FAR_SHORTER = 200, 20
 """Most deadlines in milliseconds are over so many times what passed; most in minutes or hours under that part of it."""
@@ -285,7 +284,8 @@ def _node_warnings(capacities: tuple[CapacityLine, ...], unknown_nodes: tuple[st
             yield (
                 f"{line.resource}: requests exceed the capacity of {len(line.over)} of "
                 f"{counted(line.num_places, line.kind)}; "
-                f"worst {worst.place} with {in_digits(worst.peak)} of {in_digits(worst.capacity)}"
+                f"worst {worst.place} with {in_digits(worst.peak)} of {in_digits(worst.capacity)}; where the size is "
+                "wrong give it at the import (nodes.csv, or --capacity), and look at units"
             )
     if unknown_nodes:
         yield f"requests ran on nodes that are not in the inventory: {first(unknown_nodes)}"

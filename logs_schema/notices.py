@@ -14,7 +14,10 @@ from logs_schema.errors import first
 from logs_schema.formats.describing import RELATIVE_CLOCK
 from logs_schema.formats.instant_units import date_meant
 from logs_schema.formats.pool_size import guesses
+from logs_schema.formats.swf_survey import LOST_JOBS
 from logs_schema.implied_times import with_implied_times
+from logs_schema.memory_units import COLUMNS as MEMORY_COLUMNS
+from logs_schema.memory_units import memory_notices
 from logs_schema.overtaking import COLUMNS as ORDER_COLUMNS
 from logs_schema.overtaking import overtaken
 from logs_schema.redirections import COLUMNS, class_of_node, redirected
@@ -47,12 +50,13 @@ def notices_of(archive: Archive) -> list[str]:
     """What the format noticed when it read the log, and where the log has no dates."""
     numbers = list(_dates_as_numbers(archive))
     return [
-        *archive.facts.get("notices", ()), *(numbers or _without_dates(archive)), *_without_nodes(archive),
+        *archive.facts.get("notices", ()), *archive.facts.get(LOST_JOBS, ()),
+        *(numbers or _without_dates(archive)), *_without_nodes(archive),
         *_without_cores(archive), *_without_demands(archive), *_guessed_sizes(archive), *_not_listed(archive),
         *_redirected(archive), *_overtaken(archive), *_copies(archive), *_without_a_node(archive),
         *_lost_without_a_node(archive), *_without_starts(archive), *_without_length(archive),
         *_of_a_coarse_clock(archive), *_sites_apart(archive), *_not_found(archive), *_not_utf8(archive),
-        *_not_read(archive),
+        *_not_read(archive), *memory_notices(archive.nodes(), _newest(archive, MEMORY_COLUMNS)),
     ]  # fmt: skip
 
 

@@ -10,7 +10,8 @@ Readings of the format:
 * Status Pass is completed, Killed killed, Failed failed, anything else unknown.
 * Logs of GPU clusters (ThetaGPU, Philly, Helios, the GPU nodes of Blue Waters) lack cores, limits or nodes: 0 or
   nothing in `cpu_num` and `wall_time` is unknown, as is nothing in `gpu_num` and `node_num`.
-* A negative time, or 0 nodes, break a row; a run longer than requested does not.
+* A negative time, or 0 nodes of a job without cores and GPUs, break a row; a run longer than requested does not. With
+  cores or GPUs 0 nodes are unknown (Helios).
 * There is no placement decision to learn from: `offered_node` and `candidates` are null.
 """
 
@@ -131,6 +132,8 @@ def parse_job(fields: Mapping[str, str]) -> LumosJob:
     for name in ("gpu_num", "cpu_num", "wall_time"):
         not_negative(asked[name], name)
     instant(sum(times.values()), "finish")
+    if asked["node_num"] == 0.0 and (asked["cpu_num"] or asked["gpu_num"]):
+        asked["node_num"] = None
     return LumosJob(
         submit_s=instant(times["submit_time"], "submit_time") or 0.0,
         wait_s=times["wait_time"],

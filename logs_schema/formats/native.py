@@ -204,6 +204,9 @@ def table_of(path: Path, names: Sequence[str]) -> TableSpec:
     )
 
 
+_OTHER_SEPARATOR = "write commas between the columns, and a point before decimals"
+
+
 def check_columns(spec: TableSpec, names: Sequence[str], path: Path) -> None:
     """FormatError that lists the allowed columns if any are unknown, repeated or lacking."""
     known = set(spec.names)
@@ -218,8 +221,10 @@ def check_columns(spec: TableSpec, names: Sequence[str], path: Path) -> None:
                 f"the file {trouble}: {first(columns)}",
                 where=f"{path}, table {spec.name}",
                 allowed=", ".join(spec.names),
-                advice="rename, drop or add these columns; all but "
-                + f"{', '.join(sorted(_required(spec)))} may be absent",
+                advice=_OTHER_SEPARATOR
+                if len(names) == 1 and known & set(re.split(r"\W+", names[0]))
+                else "rename, drop or add these columns; all but "
+                f"{', '.join(sorted(_required(spec)))} may be absent",
             )
 
 

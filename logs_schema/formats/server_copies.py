@@ -32,8 +32,8 @@ def refuse_copies(metric: MetricSeries, of_series: Iterable[Mapping[str, Any]]) 
             other = found.setdefault((label, others), str(name))
             if other != str(name):
                 raise FormatError(
-                    f"two servers, {other} and {name}, tell of one thing, and {metric.column} is the {metric.combine} of "
-                    "both",
+                    f"two servers, {other} and {name}, tell of one thing, and {metric.column} is the "
+                    f"{metric.combine} of both",
                     where=f"{metric.where}: {others}",
                     allowed="each series once",
                     advice=f"ask for it so: max without ({label}) (...), or Thanos with dedup=true; of answers that "

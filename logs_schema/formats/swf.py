@@ -4,16 +4,17 @@ Readings of the format:
 
 * Instants are `UnixStartTime + submit`, unless submit times are plainly seconds since 1970 themselves. Without
   either the clock is relative: then days are counted from the `origin` given, or from 1970-01-01.
-* Processors requested are field 8, where unknown field 5. Field 10 is KiB per processor.
+* Processors requested are field 8, where unknown or 0 field 5. Field 10 is KiB per processor.
 * -1 is unknown and stays null; a wait of -1 leaves start and finish null, a run time of -1 the finish alone.
 * Status 1 is completed, 0 failed, 5 killed, others unknown; a job cancelled with no run time never started, and its
   wait gives when it was cancelled: `finish` without `start`.
   Lines with status 2 to 4 are parts of jobs and go to the quarantine.
 * A negative time, zero processors or a zero requested time breaks a row; a run time of zero does not.
-* The capacity given, else the header's MaxProcs (else MaxNodes), is that of one virtual node, `pool`; where field 16
-  names partitions, every one is a virtual node and a class of its own (`logs_schema.formats.swf_partitions`). There is
-  no placement decision to learn from: `offered_node` and `candidates` are null, but for a job of a partition that never
-  started.
+* The capacity given, else the header's MaxProcs (else MaxNodes), is that of one virtual node, `pool`; MaxNodes alone
+  where jobs do not use far more at once: else it counts nodes of several processors, and the size is the most in use at
+  once, a guess. Where field 16 names partitions, every one is a virtual node and a class of its own
+  (`logs_schema.formats.swf_partitions`). There is no placement decision to learn from: `offered_node` and `candidates`
+  are null, but for a job of a partition that never started.
 * A log that a simulator wrote is marked so in its header, and its waits are then not history.
 """
 
@@ -29,7 +30,7 @@ from logs_schema.casting import float_of
 from logs_schema.formats.describing import ABSOLUTE_CLOCK, RELATIVE_CLOCK, describe
 from logs_schema.formats.files import find_files, numbered_lines, only_file
 from logs_schema.formats.instant_units import LOOKS_LIKE_EPOCH_S
-from logs_schema.formats.pool_size import GUESSED, given_cores
+from logs_schema.formats.pool_size import GUESSED, PoolUse, given_cores
 from logs_schema.formats.reading import (
     NOTHING_GIVEN,
     BadRow,
@@ -42,12 +43,14 @@ from logs_schema.formats.reading import (
 )
 from logs_schema.formats.swf_jobs import KIB_PER_GIB, NUM_FIELDS, SwfJob, parse_job
 from logs_schema.formats.swf_partitions import (
+    COUNTS_OTHERS,
     Partitions,
     partition_guesses,
     partition_notes,
     partitions_of,
     pool_name,
 )
+from logs_schema.formats.swf_survey import LOST_JOBS, parts_alone, use_in
 from logs_schema.tables import NODES, REQUESTS
 
 NAME = "swf"
@@ -78,7 +81,7 @@ def read(paths: Sequence[Path], given: ReadingOptions = NOTHING_GIVEN) -> Iterat
     """
     path = data_files(paths)[0]
     header = read_header(path)
-    processors, partitions = machine(path, header, given)
+    processors, partitions, _ = machine(path, header, given)
     if processors:
         yield pool_chunk(path.name, processors)
     clock_s = clock_start_s(path, header, given.origin)
@@ -133,10 +136,11 @@ def facts(paths: Sequence[Path], given: ReadingOptions = NOTHING_GIVEN) -> dict[
     """Facts from the header: clock, time zone, installation, and whether a simulator wrote the waits."""
     path = data_files(paths)[0]
     header = read_header(path)
-    processors, partitions = machine(path, header, given)
+    processors, partitions, use = machine(path, header, given)
     limits = {"decisions": "one pool: there was nothing to choose", "tiers": "one pool"}
     if partitions.processors:
         limits = {"decisions": "whoever submits names the partition", "tiers": "the log names none"}
+    guessed = {POOL: use.guess()} if use else partition_guesses(partitions)
     simulator = simulated_by(header)
     if simulator:
         limits["true_waits"] = f"simulated by {simulator}: an exact counterfactual, not history"
@@ -149,26 +153,28 @@ def facts(paths: Sequence[Path], given: ReadingOptions = NOTHING_GIVEN) -> dict[
         clock=RELATIVE_CLOCK if clock_is_relative(path, header) else ABSOLUTE_CLOCK,
         limits=limits,
         notes=(
-            "Processors asked for are field 8, else field 5.",
+            "Processors asked for are field 8, where it is unknown or 0 field 5.",
             "Days are days in UTC.",
             *(
                 f"The size of {name} was given at import: {cores:,g}."
                 for name, cores in given.capacity.items()
             ),
             *partition_notes(partitions),
+            *([f"MaxNodes, {header['MaxNodes']}, counts nodes of several processors."] if use else []),
         ),
         time_zone=header.get("TimeZoneString", ""),
         installation=header.get("Installation", header.get("Computer", "")),
         acknowledge=header.get("Acknowledge", ""),
         policy=path.name.split(".")[0] if simulator else "",
-        **({GUESSED: guessed} if (guessed := partition_guesses(partitions)) else {}),
+        **({GUESSED: guessed} if guessed else {}),
+        **({LOST_JOBS: told} if (told := parts_alone(path)) else {}),
     )
 
 
 def machine(
     path: Path, header: Mapping[str, str], given: ReadingOptions
-) -> tuple[Mapping[str, float], Partitions]:
-    """Processors by pool, none where they are unknown; and the partitions.
+) -> tuple[Mapping[str, float], Partitions, PoolUse | None]:
+    """Processors by pool, none where they are unknown; the partitions; and the use that one pool is guessed from.
 
     Raises:
         FormatError: A capacity was given for a pool that is not there.
@@ -177,9 +183,15 @@ def machine(
     partitions = partitions_of(path, header, whole, given.capacity)
     if partitions.processors:
         given_cores(given, tuple(partitions.processors))
-        return partitions.processors, partitions
+        return partitions.processors, partitions, None
     cores = given_cores(given, (POOL,)).get(POOL, whole)
-    return {} if cores is None else {POOL: cores}, partitions
+    if cores is None:
+        return {}, partitions, None
+    if not given.capacity and header_processors(header, "MaxProcs") is None:
+        use = use_in(path)
+        if COUNTS_OTHERS * use.peak > cores:
+            return {POOL: use.guess()["cores"]}, partitions, use
+    return {POOL: cores}, partitions, None
 
 
 def read_header(path: Path) -> dict[str, str]:
@@ -196,11 +208,14 @@ def read_header(path: Path) -> dict[str, str]:
 
 def pool_capacity(header: Mapping[str, str]) -> float | None:
     """Processors of the pool: MaxProcs, else MaxNodes, None where both are missing or -1."""
-    for name in ("MaxProcs", "MaxNodes"):
-        text = header.get(name, "-1").split()[0].replace(",", "")  # 1,152 or 100, of which 4 are ...
-        if is_number(text) and float(text) > 0:
-            return float(text)
-    return None
+    found = (header_processors(header, name) for name in ("MaxProcs", "MaxNodes"))
+    return next((size for size in found if size is not None), None)
+
+
+def header_processors(header: Mapping[str, str], name: str) -> float | None:
+    """The size that the header gives by one name; None where it is missing or -1."""
+    text = header.get(name, "-1").split()[0].replace(",", "")  # 1,152 or 100, of which 4 are ...
+    return float(text) if is_number(text) and float(text) > 0 else None
 
 
 def pool_chunk(source: str, pools: Mapping[str, float]) -> Chunk:

@@ -45,7 +45,7 @@ class SwfJob(NamedTuple):
         submit_s: Submit time on the log's clock, in seconds.
         wait_s: Waiting time in seconds, at least 0.
         run_s: Run time in seconds, at least 0.
-        processors: Processors requested (field 8), or else those allocated (field 5); more than 0.
+        processors: Processors requested (field 8), or else, also where that is 0, those allocated (field 5); above 0.
         requested_s: Requested time in seconds, more than 0.
         requested_memory: Field 10 in the log's own unit, at least 0.
         status: A status of the `requests` table.
@@ -105,9 +105,9 @@ def parse_job(fields: Sequence[str]) -> SwfJob:
     submit_s = not_negative(instant(known["submit"], "submit"), "submit")
     if submit_s is None:
         raise BadRow("unknown:submit")
-    requested = (
-        known["requested_processors"] if known["requested_processors"] is not None else known["processors"]
-    )
+    requested = known["requested_processors"]
+    if requested is None or (requested == 0 and known["processors"]):
+        requested = known["processors"]
     never_ran = status == CANCELLED and not run_s
     return SwfJob(
         job=whole_label(fields[0]),

@@ -36,7 +36,7 @@ PROCESSORS = re.compile(
     r"(?:MaxProcs\W*([\d,]++)(?!_)|(?<![\d_])([\d,]+)\s*(?:proc|core|cpu))", re.IGNORECASE
 )
 SIZES = re.compile(r"(\d+)\s*[:=]\s*([\d,]++)(?!_)")
-DESCRIBED = re.compile(r"\s*;\s*Partitions?:\s*(\d+)\b\W*(.*\S)?")
+DESCRIBED = re.compile(r"\s*;\s*Partitions?:\s*(\d+)\b[^\w(]*(.*\S)?")
 FIELDS = (1, 2, 3, 4, 7, 15)
 """Submit, wait, run, processors, processors requested, partition."""
 
@@ -177,7 +177,8 @@ def _described(path: Path) -> dict[str, str]:
         if line.strip() and not line.lstrip().startswith(";"):
             break
         if match := DESCRIBED.match(line):
-            found.setdefault(match[1], match[2] or "")
+            words = match[2] or ""
+            found.setdefault(match[1], words[1:-1] if re.fullmatch(r"\([^()]*\)", words) else words)
     return found
 
 

@@ -79,7 +79,7 @@ def test_lumos_statuses(tmp_path, status, expected):
         ({"f10": "-1"}, "negative:wait_time"),
         ({"f11": "-1"}, "negative:run_time"),
         ({"f12": "-1"}, "negative:wall_time"),
-        ({"f8": "0"}, "zero:node_num"),
+        ({"f8": "0", "f7": "0"}, "zero:node_num"),
         ({"f8": "1.5"}, "not_whole:node_num"),
         ({"f8": "1e12"}, "out_of_range:node_num"),
         ({"f9": ""}, "not_a_number:submit_time"),
@@ -90,6 +90,13 @@ def test_lumos_statuses(tmp_path, status, expected):
 def test_bad_lumos_lines(tmp_path, fields, rule):
     lines = (LUMOS_HEADER, LUMOS_JOB, swapped(LUMOS_JOB, **fields))
     assert collect(lumos, [written(tmp_path, "t.csv", *lines)]).rejects == [(rule, 3)]
+
+
+@pytest.mark.parametrize("fields", [{}, {"f7": "0", "f6": "4"}])
+def test_no_nodes_of_a_job_with_cores_or_gpus_are_unknown(tmp_path, fields):
+    job = swapped(LUMOS_JOB, f8="0", f1="1", **fields)
+    (_, row) = collect(lumos, [written(tmp_path, "t.csv", LUMOS_HEADER, LUMOS_JOB, job)]).rows["requests"]
+    assert (row["num_nodes"], row["cpu_cores"] or row["gpus"]) == (None, 4.0 if fields else 512.0)
 
 
 def test_philly_waits_are_refused_and_run_times_kept(tmp_path):

@@ -65,6 +65,12 @@ def contents(path: Path) -> dict[str, list[dict[str, Any]]]:
     return {spec.name: archive.read(spec.name).to_pylist() for spec in TABLES}
 
 
+def test_another_separator_is_told(tmp_path: Path) -> None:
+    with pytest.raises(FormatError, match="unknown columns: node_id;site") as refused:
+        native.check_columns(NODES, ["node_id;site;tier;cpu_cores"], tmp_path / "nodes.csv")
+    assert "commas" in refused.value.advice
+
+
 def test_csv_parquet_and_archive_say_the_same(tmp_path: Path, tables: dict[str, pa.Table]) -> None:
     for kind in ("csv", "parquet"):
         (tmp_path / kind).mkdir()

@@ -50,7 +50,7 @@ def test_a_job_that_a_log_names_twice_is_in_use_once(tmp_path):
 
 
 def test_a_log_without_a_job_guesses_nothing(tmp_path):
-    archive = imported(tmp_path, swapped(LUMOS_JOB, f8="0"))
+    archive = imported(tmp_path, swapped(LUMOS_JOB, f8="0", f7="0"))
     assert not [line for line in check_archive(archive).warnings if "guess" in line]
 
 
