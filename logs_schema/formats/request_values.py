@@ -20,8 +20,8 @@ import ast
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from datetime import UTC, datetime, time, tzinfo
-from functools import cached_property
+from datetime import UTC, datetime, time, timezone, tzinfo
+from functools import cached_property, lru_cache
 from typing import NamedTuple
 
 from logs_schema.casting import float_of
@@ -131,14 +131,13 @@ class InstantReading:
         if "%z" in layout and not _ZONE_IN_LAYOUT.search(layout):
             text = _UTC.sub("+0000", text)
         try:
-            written = (
-                datetime.strptime(text, layout)
-                if layout
-                else datetime.fromisoformat(_ZONE_NAME.sub("+00:00", _GO_ZONE.sub(r"\1", text)))
-            )
+            written = datetime.strptime(text, layout) if layout else _from_iso(text)
             if written.tzinfo is None:
                 written = written.replace(tzinfo=self.zone)
-            found = Instant(written.timestamp(), written.replace(fold=1).timestamp())
+            first_s = written.timestamp()
+            if isinstance(written.tzinfo, timezone):  # no hour comes twice there
+                return Instant(first_s, first_s)
+            found = Instant(first_s, written.replace(fold=1).timestamp())
         except (ValueError, OverflowError):
             raise BadRow(f"not_an_instant:{name}") from None
         if found.again_s >= found.first_s:
@@ -146,6 +145,14 @@ class InstantReading:
         if written.time() == MIDNIGHT:
             return Instant(found.first_s, found.first_s)
         raise BadRow(f"skipped_by_clock:{name}")
+
+
+def _from_iso(text: str) -> datetime:
+    """The instant of ISO 8601, also with the name of UTC or a zone as Go prints it; ValueError for anything else."""
+    try:
+        return datetime.fromisoformat(text)
+    except ValueError:
+        return datetime.fromisoformat(_ZONE_NAME.sub("+00:00", _GO_ZONE.sub(r"\1", text)))
 
 
 def clock_s(text: str, name: str) -> float:
@@ -196,17 +203,26 @@ def written_s(text: str, name: str) -> float:
 
 def hostlist(text: str, name: str) -> list[str]:
     """The nodes of `node[01-04,07],login1`, in order; BadRow `not_a_hostlist:name`."""
+    try:
+        return list(_hosts(text))
+    except ValueError:
+        raise BadRow(f"not_a_hostlist:{name}") from None
+
+
+@lru_cache(maxsize=8)
+def _hosts(text: str) -> tuple[str, ...]:
+    """The nodes of a list, which several columns of a line may be read from; ValueError where it is none."""
     nodes: list[str] = []
     for part in re.findall(r"(?:[^,\[\]]|\[[^\]]*\])+", text):
         if part.count("[") > MOST_BRACKETS:
-            raise BadRow(f"not_a_hostlist:{name}")
-        for node in _expanded(part.strip(), name):
+            raise ValueError(part)
+        for node in _expanded(part.strip()):
             nodes.append(node)
             if len(nodes) > MOST_NODES:
-                raise BadRow(f"not_a_hostlist:{name}")
+                raise ValueError(part)
     if not nodes or text.count("[") != text.count("]") or "/" in text:  # node1/0+node2/0 is no list of names
-        raise BadRow(f"not_a_hostlist:{name}")
-    return nodes
+        raise ValueError(text)
+    return tuple(nodes)
 
 
 def exec_host(text: str, name: str) -> list[str]:
@@ -229,23 +245,23 @@ def written_list(text: str, name: str) -> list[str]:
     return [str(one) for one in found]
 
 
-def _expanded(part: str, name: str) -> Iterator[str]:
+def _expanded(part: str) -> Iterator[str]:
     before, bracket, rest = part.partition("[")
     if not bracket:
         if " " in part:
-            raise BadRow(f"not_a_hostlist:{name}")
+            raise ValueError(part)
         yield part
         return
     inside, _, after = rest.partition("]")
     for piece in map(str.strip, inside.split(",")):
         if not piece or " " in before:
-            raise BadRow(f"not_a_hostlist:{name}")
+            raise ValueError(part)
         found = _RANGE.fullmatch(piece)
         numbers = [piece]
         if found:
             low, high = int(found[1]), int(found[2])
             if not 0 <= high - low <= MOST_NODES:
-                raise BadRow(f"not_a_hostlist:{name}")
+                raise ValueError(part)
             numbers = [str(one).zfill(len(found[1])) for one in range(low, high + 1)]
         for one in numbers:
-            yield from (f"{before}{one}{end}" for end in _expanded(after, name))
+            yield from (f"{before}{one}{end}" for end in _expanded(after))
