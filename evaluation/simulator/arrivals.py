@@ -20,7 +20,7 @@ from evaluation.simulator.request_lists import DayRequests, next_row
 from evaluation.simulator.world import CALENDAR_DAY_S, World
 from logs_schema.calendar import DAYS_A_WEEK
 from twin.contracts import Array, Streams
-from twin.placement.run_habits import drawn_together
+from twin.conventions import drawn_together
 from twin.placement.types import Requests
 
 TWO_PI = 2.0 * jnp.pi

@@ -16,11 +16,10 @@ from offline_rl.runner.cold_starts import KnownColdStarts
 from offline_rl.runner.run_levels import KnownRunDynamics
 from offline_rl.runner.timeouts import KnownTimeouts, timeouts_of
 from offline_rl.runner.wakes import KnownWakes
+from twin.conventions import KINDS_BY, drawn_together
 
 RESOURCES = ("cpu_cores", "memory_gib", "gpus")
 """Resources in the order of arrays; the same as in training."""
-KINDS_BY = ("scenario", "queue", "site", "agent")
-"""Labels that services may be told apart by; likewise."""
 _ROUNDING = 1.000001
 
 
@@ -70,7 +69,7 @@ class KnownRequestedRuns(NamedTuple):
 
     def expected_s(self, requested_s: float, service: int) -> float:
         """What is expected of a request, the habits of its agent included."""
-        return self.typical_s[service] ** (1.0 - self.exponent) * requested_s**self.exponent
+        return float(drawn_together(requested_s, self.typical_s[service], self.exponent))
 
     def are_sound(self, num_services: int) -> bool:
         """Whether these can be, of so many services."""

@@ -17,6 +17,7 @@ from offline_rl.errors import PolicyInputError
 from offline_rl.runner.descriptions import Held, Node, Request
 from offline_rl.runner.features import NUMERIC_REQUEST_FEATURES, NodeFacts, node_facts
 from offline_rl.runner.setting import RESOURCES, KnownNode, PlacementSetting
+from twin.conventions import KIND
 
 NO_SUCH_NODE = "this node was not in training, and the policy is bound to the nodes it was trained on"
 NO_CAPACITY = "this node was not in training, and its capacity (cpu_cores) is not given"
@@ -189,7 +190,7 @@ class Vocabulary:
         index = index_of.get(asked.service, 0)  # type: ignore[arg-type]
         if not self.kinds_by:
             return index
-        return index_of.get(f"{asked.service} of {getattr(asked, self.kinds_by, None)}", index)
+        return index_of.get(f"{asked.service}{KIND}{getattr(asked, self.kinds_by, None)}", index)
 
 
 def vocabulary_of(setting: PlacementSetting) -> Vocabulary:

@@ -10,14 +10,12 @@ from evaluation.commands.bundle_text import bundle_facts, bundle_text
 from evaluation.judges.bundle_policies import encoding_of
 from offline_rl.placement_contract import setting_of
 from offline_rl.runner import Held, Request, load
-from offline_rl.runner.setting import KINDS_BY as KNOWN_KINDS_BY
 from offline_rl.runner.setting import parse_setting
 from offline_rl.runner.table import vocabulary_of
 from tests.offline_rl.bundles import MLP, made_policy
 from tests.twin.test_fit_encoding import DAYS, archived, request
 from twin.placement.encode import read_rows
 from twin.placement.encoding import Encoding, fit_encoding
-from twin.placement.service_kinds import KINDS_BY
 
 NUM_NODES, SERVICES, DATA = 3, ("a", "b"), ("maps", "logs", "films")
 NODES = [{"node_id": f"m{n}", "site": "here", "tier": "pool", "cpu_cores": 4.0} for n in range(NUM_NODES)]
@@ -118,7 +116,6 @@ def test_log_and_runner_find_the_same_kind(logged):
     assert setting.services[index_of[requests[-1]["request_id"]]] == "a"
     assert vocabulary.service_index(Request(service="c", scenario="maps")) == 0
     assert vocabulary.service_index(Request(service="b")) == setting.services.index("b")
-    assert KNOWN_KINDS_BY == KINDS_BY
 
 
 def test_an_encoding_keeps_them_and_a_contract_refuses_other_labels(logged):

@@ -30,6 +30,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from logs_schema.calendar import DAY_S
+from twin.conventions import drawn_together
 from twin.placement.cross_validation import MIN_RUNS, forecasts_better
 from twin.placement.service_times import run_ratios, shrunk_means
 
@@ -110,11 +111,6 @@ def expected_s_of(
     return np.where(
         is_requested, drawn_together(found_s, habits.typical_s[service], habits.exponent), found_s
     )
-
-
-def drawn_together(whole_s: Any, typical_s: Any, exponent: float) -> Any:
-    """Requested times as far as they count; arrays of one shape."""
-    return typical_s ** (1.0 - exponent) * whole_s**exponent
 
 
 def run_habits_of(content: Mapping[str, Any] | None) -> RunHabits | None:

@@ -18,18 +18,16 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from twin.conventions import KIND, KINDS_BY
 from twin.placement.columns import amount, index_of, label_index
 from twin.placement.cross_validation import MIN_RUNS, forecasts_better
 from twin.placement.service_times import RunRatios, median_by, run_ratios, shrunk_means, without_history
 from twin.placement.types import Cluster
 
-KINDS_BY = ("scenario", "queue", "site", "agent")
-"""Labels that services may be told apart by; the first of them that forecasts better is taken."""
 MAX_KINDS = 120
 """Kinds kept, the most frequent first; the others are their service."""
 RUNS_A_NODE = 4
 """Runs of a kind for every node, without which it is its service."""
-_JOINT = " of "
 
 Labels = tuple[np.ndarray, np.ndarray, np.ndarray]
 """Indices [rows] of services, scenarios and queues."""
@@ -155,7 +153,7 @@ def _told_apart(cluster: Cluster, rows: pa.Table, by: str) -> Cluster | None:
 def _names(rows: pa.Table, by: str) -> pa.Array:
     """[rows] names of kinds; null where the service or the label is."""
     service, label = (pc.cast(rows[name], pa.string()) for name in ("service", by))
-    return pc.binary_join_element_wise(service, label, _JOINT)
+    return pc.binary_join_element_wise(service, label, KIND)
 
 
 def _forecast_better(runs: _KindRuns, num_services: int, num_kinds: int, num_nodes: int) -> bool:
