@@ -7,7 +7,7 @@ from functools import partial
 from logs_schema.errors import ConfigError
 from twin.autoscaling.rewards import Reward, cost_under_slo, paper_reward
 
-SCALE_CODE = 19
+SCALE_CODE = 20
 """Raised when code changes what is learned of applications."""
 COST = "cost_under_slo"
 TEACHER_REWARDS: Mapping[str, Callable[[], Reward]] = {

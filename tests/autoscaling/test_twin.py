@@ -69,6 +69,13 @@ def laws():
     return fit_laws(LOG, LawsConfig(members=2))
 
 
+def test_a_straight_line_of_few_points_is_found_exactly():
+    """With n - 1 above the fraction and n below it, the slope of ten points came out a ninth too steep."""
+    x = np.append(np.arange(10.0), np.nan)
+    np.testing.assert_allclose(fitting._line(x, 1.5 + 0.25 * x), (1.5, 0.25), rtol=1e-12)
+    assert fitting._line(x, 3.0 - x) == (-1.5, 0.0)
+
+
 def test_what_a_log_says_is_recovered(laws):
     np.testing.assert_allclose(laws.calls_per_request, [CALLS, CALLS], rtol=1e-3)
     np.testing.assert_allclose(laws.work_s, [WORK_S, WORK_S], rtol=2e-2)

@@ -237,11 +237,11 @@ def _read_off(log: ScalingLog, rows: np.ndarray) -> dict[str, np.ndarray]:
 
 
 def _line(x: np.ndarray, y: np.ndarray) -> tuple[float, float]:
-    """Intercept and slope >= 0 of a straight line."""
+    """Intercept and slope >= 0 of a straight line, by least squares over the pairs that are known."""
     known = np.isfinite(x) & np.isfinite(y)
     if known.sum() < 10:
         return 0.0, 0.0
-    slope = max(float(np.cov(x[known], y[known])[0, 1] / max(np.var(x[known]), 1e-12)), 0.0)
+    slope = max(float(np.cov(x[known], y[known], ddof=0)[0, 1] / max(np.var(x[known]), 1e-12)), 0.0)
     return float(np.mean(y[known]) - slope * np.mean(x[known])), slope
 
 
