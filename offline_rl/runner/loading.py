@@ -6,6 +6,8 @@ bundle may replace all of this together; only the content hash that its maker pu
 signature (`trust`), reveals that.
 """
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import Literal
@@ -68,6 +70,15 @@ def load_network(
             or not installed, or its decisions are not those of the original.
     """
     folder = checked_path("folder", folder, "load")
+    with network_while(folder, backend, expect=expect, trust=trust) as policy:
+        return policy
+
+
+@contextmanager
+def network_while(
+    folder: Path, backend: Backend = "numpy", *, expect: str | None = None, trust: Path | None = None
+) -> Iterator[ExportedPolicy]:
+    """The policy of `load_network` while what else its bundle holds is read: verified in whole before and after."""
     trust = None if trust is None else checked_path("trust", trust, "load")
     builders = {"numpy": from_arrays, "onnx": from_graph}
     if backend not in builders:
@@ -79,7 +90,7 @@ def load_network(
         contract = read_contract(folder)
         policy = ExportedPolicy(contract, content_hash, builders[backend](folder, contract))
         prove(policy, folder)
-    return policy
+        yield policy
 
 
 def own_rule(policy: Policy, folder: Path) -> Policy | None:

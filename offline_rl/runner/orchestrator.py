@@ -17,13 +17,13 @@ from typing import Any
 import numpy as np
 
 from logs_schema.errors import ProductError
-from offline_rl.bundle import KIND, MAX_BYTES, read_arrays
+from logs_schema.options import checked_path
+from offline_rl.bundle import MAX_BYTES, read_arrays
 from offline_rl.contract import read_json, refusing
 from offline_rl.runner.frame_network import Chosen, NumpyOrchestrator
 from offline_rl.runner.frame_plan import planned_changes
 from offline_rl.runner.frame_view import FrameView, OrchestrationTables, advice_scores, frame_of
-from offline_rl.runner.loading import load_network
-from offline_rl.signing import verified
+from offline_rl.runner.loading import network_while
 
 PROBLEM = "orchestration"
 FACTS, ARRAYS, FRAMES = "orchestrator.json", "orchestrator.npz", "frames.npz"
@@ -121,20 +121,19 @@ def load_orchestrator(
     Raises:
         ProductError: As `load_network`; or the bundle has no orchestrator, or it does not decide as the original did.
     """
-    folder = Path(folder)
-    dispatcher = load_network(folder, expect=expect, trust=trust)
-    if dispatcher.contract.problem != PROBLEM:
-        raise ProductError(
-            f"the bundle is of the problem '{dispatcher.contract.problem}', and has no orchestrator",
-            where=str(folder),
-            allowed=f"a bundle of '{PROBLEM}'",
-            advice="train and export in a twin of a log by slots",
-        )
-    with refusing("the bundle's orchestrator cannot be read", folder):
-        orchestrator = _read(folder, dispatcher.content_hash)
-        golden = read_arrays(folder / FRAMES, orchestrator.facts.most_bytes_of_frames)
-        replay_frames(orchestrator, golden, where=str(folder))
-        verified(folder, KIND, expect=orchestrator.content_hash)  # no file was replaced since
+    folder = checked_path("folder", folder, "load_orchestrator")
+    with network_while(folder, expect=expect, trust=trust) as dispatcher:
+        if dispatcher.contract.problem != PROBLEM:
+            raise ProductError(
+                f"the bundle is of the problem '{dispatcher.contract.problem}', and has no orchestrator",
+                where=str(folder),
+                allowed=f"a bundle of '{PROBLEM}'",
+                advice="train and export in a twin of a log by slots",
+            )
+        with refusing("the bundle's orchestrator cannot be read", folder):
+            orchestrator = _read(folder, dispatcher.content_hash)
+            golden = read_arrays(folder / FRAMES, orchestrator.facts.most_bytes_of_frames)
+            replay_frames(orchestrator, golden, where=str(folder))
     return orchestrator
 
 

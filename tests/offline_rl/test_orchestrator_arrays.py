@@ -1,5 +1,6 @@
 """The arrays of an orchestrator are read as those of every bundle: what they unpack to is bounded before they are."""
 
+from contextlib import nullcontext
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -35,8 +36,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     golden |= {name: np.zeros((NUM_FRAMES, FACTS.num_changes), np.int64) for name in Chosen._fields}
     write_orchestrator(tmp_path, Orchestrator(FACTS, tables, {"kernel": np.ones((3, 3))}), golden)
     dispatcher = SimpleNamespace(contract=SimpleNamespace(problem=module.PROBLEM), content_hash="0")
-    monkeypatch.setattr(module, "load_network", lambda *_, **__: dispatcher)
-    monkeypatch.setattr(module, "verified", lambda *_, **__: None)  # as of a bundle in whole
+    monkeypatch.setattr(module, "network_while", lambda *_, **__: nullcontext(dispatcher))
     nothing = np.zeros(FACTS.num_changes, np.int64)
     monkeypatch.setattr(Orchestrator, "decide", lambda *_: Chosen(nothing, nothing))
     return tmp_path
