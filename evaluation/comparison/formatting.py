@@ -16,6 +16,11 @@ GUESS = (
 _DECIMALS = ((1e-12, 3), (0.1, 4), (10.0, 3), (100.0, 2), (1000.0, 1))
 
 
+def as_sentence(text: str) -> str:
+    """A text with its capital, and its full stop if it does not end with a question."""
+    return text[0].upper() + text[1:] + ("" if text.endswith("?") else ".")
+
+
 def number(value: float | None, *, signed: bool = False) -> str:
     """Four decimals below .1, fewer above, thousands separated; "n/a" where there is none."""
     if value is None or not math.isfinite(value):

@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 
 from evaluation.comparison.bootstrap import DifferenceVerdict
 from evaluation.comparison.comparison import Comparison
-from evaluation.comparison.formatting import FAR_MARK, shift_label, with_interval
+from evaluation.comparison.formatting import FAR_MARK, as_sentence, shift_label, with_interval
 from evaluation.comparison.report.roles import TRAINED, USER, strong_policies, strongest_rule
 from evaluation.comparison.report.words import WORDS, listed
 
@@ -139,5 +139,4 @@ def _agreement(
     parts += [f"confirmed of these {number} verdicts: {', '.join(by)}" for number, by in confirmed.items()]
     if not parts:
         return "No other judge has verdicts on these differences."
-    sentence = "; ".join(parts)
-    return f"{sentence[0].upper()}{sentence[1:]}."
+    return as_sentence("; ".join(parts))

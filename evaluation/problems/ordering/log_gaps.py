@@ -4,6 +4,7 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
+from evaluation.comparison.formatting import as_sentence
 from logs_schema.concurrency import most_at_once
 from twin.ordering.types import Jobs, Pool
 
@@ -46,11 +47,6 @@ def lacking_in_words(jobs: Jobs, pool: Pool) -> list[str]:
 def head_in_words(notes: Sequence[str]) -> list[str]:
     """Of a comparison's notes those that make all of it idle, or doubtful, as sentences for its head; else none."""
     return [as_sentence(note) for note in notes if any(one in note for one in (ALL_EQUAL, WITH_ROOM))]
-
-
-def as_sentence(note: str) -> str:
-    """A note with its capital, and its full stop if it does not end with a question."""
-    return note[0].upper() + note[1:] + ("" if note.endswith("?") else ".")
 
 
 def room_in_words(jobs: Jobs, pool: Pool) -> list[str]:

@@ -10,8 +10,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from evaluation.comparison.formatting import number
-from evaluation.problems.ordering.log_gaps import as_sentence
+from evaluation.comparison.formatting import as_sentence, number
 from evaluation.problems.ordering.summary import LOGGED_GAP, Summary, logged_mean_wait_s, stays, summarise
 from evaluation.problems.ordering.weeks import earlier
 from logs_schema.errors import ConfigError, first

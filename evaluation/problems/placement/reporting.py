@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from evaluation.comparison.comparison import Comparison
+from evaluation.comparison.formatting import as_sentence
 from evaluation.comparison.products import in_certified_twin, training_in_words
 from evaluation.comparison.report import CapabilityRow, Chart, Curve, Fact, Rejected, Report
 from evaluation.comparison.shifts import ShiftPlan
@@ -192,7 +193,7 @@ def limits_of(comparison: Comparison, made: Mapping[str, Manifest]) -> tuple[str
     if without := made["twin"].extra.get(NO_CHOICE):
         limits.append(f"This log leaves a scheduler no choice of node: {without}. So nothing was trained.")
     if bound := made["twin"].extra.get(OWN_NODES):
-        limits.append(f"{bound[0].upper()}{bound[1:]}.")
+        limits.append(as_sentence(bound))
     if not any(judge.name == "truth" for judge in comparison.judges):
         limits.append(
             "No judge here is the real system. A policy that looks better in replay and in the twin of shifted days is "
