@@ -8,13 +8,14 @@ field applies otherwise.
 
 import re
 from argparse import SUPPRESS, ArgumentParser, ArgumentTypeError, Namespace, _ArgumentGroup
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import MISSING, Field, fields, replace
 from datetime import date
 from pathlib import Path
 from types import NoneType, UnionType
 from typing import Any, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
 
+from logs_schema.errors import ConfigError
 from logs_schema.settings import LARGEST_SEED
 
 Config = TypeVar("Config")
@@ -59,6 +60,12 @@ def set_fields(config: type, arguments: Namespace) -> dict[str, Any]:
     prefix = f"{config.__name__}."
     known = vars(arguments).items()
     return {dest.removeprefix(prefix): value for dest, value in known if dest.startswith(prefix)}
+
+
+def refuse_idle(said: Iterable[str], what: str, *, where: str, allowed: str, advice: str) -> None:
+    """ConfigError where options were `said` that change nothing of `what` is asked for."""
+    if options := ", ".join(said):
+        raise ConfigError(f"{what} does not take {options}", where=where, allowed=allowed, advice=advice)
 
 
 def described(config: type) -> dict[str, str]:

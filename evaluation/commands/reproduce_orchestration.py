@@ -7,7 +7,7 @@ from pathlib import Path
 
 from evaluation.commands.actions import Action
 from evaluation.commands.common_arguments import add_work_folder
-from evaluation.commands.options import add_options, given, set_fields, words
+from evaluation.commands.options import add_options, given, refuse_idle, set_fields, words
 
 HELP = {
     "kais": "dispatch and orchestration as KaiS compares them (Han et al. 2021)",
@@ -112,7 +112,6 @@ def run(table: str, arguments: Namespace) -> int:
 def _refuse_idle(arguments: Namespace) -> None:
     """ConfigError where options say something of the table that a figure does not read."""
     from evaluation.reproduction.orchestration import OrchestrationConfig
-    from logs_schema.errors import ConfigError
     from offline_rl.orchestration.config import TrainingBudget
 
     given_days = set_fields(OrchestrationConfig, arguments).get("days", ())
@@ -125,13 +124,13 @@ def _refuse_idle(arguments: Namespace) -> None:
         "--learned": bool(arguments.learned),
         "--untrained": bool(arguments.untrained),
     } | (of_central if arguments.figure == CENTRAL else {})
-    if said := [option for option, is_given in idle.items() if is_given]:
-        raise ConfigError(
-            f"the figure {arguments.figure} does not take {', '.join(said)}",
-            where="reproduce --figure",
-            allowed="options of the log, and of what is simulated",
-            advice="leave them out, or make the table, without --figure",
-        )
+    refuse_idle(
+        (option for option, is_given in idle.items() if is_given),
+        f"the figure {arguments.figure}",
+        where="reproduce --figure",
+        allowed="options of the log, and of what is simulated",
+        advice="leave them out, or make the table, without --figure",
+    )
 
 
 TABLES = tuple(

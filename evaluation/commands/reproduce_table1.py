@@ -4,7 +4,7 @@ from argparse import ArgumentParser, Namespace
 from pathlib import Path
 
 from evaluation.commands.common_arguments import add_work_folder
-from evaluation.commands.options import seed, words
+from evaluation.commands.options import refuse_idle, seed, words
 
 NAME = "table1"
 HELP = "fidelity of all methods of agent generation, on archives or a simulated log"
@@ -47,15 +47,15 @@ def run(arguments: Namespace) -> int:
     from evaluation.commands.output import keep_and_show, progress_of
     from evaluation.reproduction.showing_table1 import as_table
     from evaluation.reproduction.table1 import Table1Config, compare, table
-    from logs_schema.errors import ConfigError
 
     of_simulated = {name: getattr(arguments, name) for name in ("preset", "behaviour", "days", "seed")}
     said = [f"--{name}" for name, value in of_simulated.items() if value is not None]
-    if arguments.archives and said:
-        raise ConfigError(
-            f"{', '.join(said)}: of a simulated log, and there are archives",
+    if arguments.archives:
+        refuse_idle(
+            said,
+            "a table of archives",
             where="reproduce table1",
-            allowed="one or the other",
+            allowed="options of a simulated log, or archives",
             advice="leave the options out, or the archives",
         )
     quick = {"days": 8, "num_seeds": 2, "max_rows": 4000, "num_rounds": 400} if arguments.quick else {}

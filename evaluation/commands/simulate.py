@@ -7,7 +7,7 @@ from datetime import date
 from pathlib import Path
 
 from evaluation.commands.common_arguments import add_out, add_world_arguments
-from evaluation.commands.options import add_options, day, given, seed, set_fields
+from evaluation.commands.options import add_options, day, given, refuse_idle, seed, set_fields
 
 NAME = "simulate"
 HELP = "write the logs of a simulated cluster with known ground truth as an archive"
@@ -98,11 +98,15 @@ def run(arguments: Namespace) -> int:
         _refuse_given(
             arguments, ("slots",), "an application", "a cluster, such as --preset kmps --slots", by_slots
         )
+        _refuse_given(
+            arguments, ("arrivals", "pattern"), "an application", "a series of request rates: --rates"
+        )
         return _application(arguments)
     _refuse_given(arguments, OF_APPLICATIONS, "a cluster", "an application, such as --preset chain")
     if arguments.slots:
+        of_events = ("behaviour", "pattern", "arrivals")
         _refuse_given(
-            arguments, ("behaviour", "pattern"), "a cluster by slots", "--dispatch and --orchestration"
+            arguments, of_events, "a cluster by slots", "--dispatch and --orchestration, generated requests"
         )
         return _run_slots(arguments)
     _refuse_given(arguments, (), "a cluster without --slots", "a cluster by slots", by_slots)
@@ -113,17 +117,15 @@ def _refuse_given(
     arguments: Namespace, names: Sequence[str], system: str, allowed: str, fields: Sequence[str] = ()
 ) -> None:
     """ConfigError where an option was given that says nothing of the system: one of `names`, or that set `fields`."""
-    from logs_schema.errors import ConfigError
-
     values = {name: getattr(arguments, name) for name in names}
     said = [name for name, value in values.items() if value is not None and value is not False]
-    if refused := [f"--{name.replace('_', '-')}" for name in (*said, *fields)]:
-        raise ConfigError(
-            f"{system} does not take {', '.join(refused)}",
-            where="simulate",
-            allowed=allowed,
-            advice="leave out what belongs to another kind of system",
-        )
+    refuse_idle(
+        (f"--{name.replace('_', '-')}" for name in (*said, *fields)),
+        system,
+        where="simulate",
+        allowed=allowed,
+        advice="leave out what belongs to another kind of system",
+    )
 
 
 def _application(arguments: Namespace) -> int:
@@ -131,15 +133,8 @@ def _application(arguments: Namespace) -> int:
     from evaluation.simulator.applications.load import read_series
     from evaluation.simulator.applications.log import OPERATOR, simulate_application
     from evaluation.simulator.applications.presets import application
-    from logs_schema.errors import ConfigError, counted
+    from logs_schema.errors import counted
 
-    if arguments.arrivals or arguments.pattern:
-        raise ConfigError(
-            "requests of a log cannot be sent to an application",
-            where="--arrivals, --pattern",
-            allowed="a series of request rates",
-            advice="give one with --rates",
-        )
     report = simulate_application(
         application(arguments.preset),
         arguments.days,
@@ -201,15 +196,8 @@ def _run_slots(arguments: Namespace) -> int:
     from evaluation.commands.output import follow_up, progress_of, show_result
     from evaluation.problems.orchestration.simulating import SlotLogConfig, simulate_slots
     from evaluation.simulator.world_files import chosen_world
-    from logs_schema.errors import ConfigError, counted
+    from logs_schema.errors import counted
 
-    if arguments.arrivals:
-        raise ConfigError(
-            "requests of another log by slots",
-            where="simulate --slots --arrivals",
-            allowed="generated requests by slots, or --arrivals by event",
-            advice="leave one of the two out",
-        )
     config = given(SlotLogConfig(), arguments)
     world = chosen_world(arguments.preset, arguments.world)
     with progress_of(arguments) as progress, progress.stage("simulate", unit="days") as stage:
