@@ -84,6 +84,14 @@ def test_rollout_agrees_with_the_loop(case: tuple[Encoding, Windows], other: boo
     agrees_with_the_loop(encoding, windows, actions)
 
 
+def log_agrees_with_the_loop(encoding: Encoding, seed: int = 3) -> Windows:
+    """Asserts the same along the decisions of a made log in two windows, which are returned."""
+    rows = made_rows(np.random.default_rng(seed), encoding.cluster, 2 * STEPS)
+    windows = cut_windows(rows, np.ones(rows.num_rows, bool), encoding, num_steps=STEPS)
+    agrees_with_the_loop(encoding, windows, np.maximum(windows.node, 0))
+    return windows
+
+
 def agrees_with_the_loop(encoding: Encoding, windows: Windows, actions: np.ndarray) -> None:
     """Asserts that the array code, along `actions` [T, W], is the loop in all that it shows and keeps."""
     system = replay_environment(windows, encoding)

@@ -9,12 +9,11 @@ import numpy as np
 import pytest
 
 from evaluation.problems.placement.dependences import dependences_of
-from tests.twin.made import made_cluster, made_encoding, made_rows
-from tests.twin.test_against_loop import agrees_with_the_loop
+from tests.twin.made import made_cluster, made_encoding
+from tests.twin.test_against_loop import log_agrees_with_the_loop
 from twin.placement.availability import PendingFates, time_to_availability_s
 from twin.placement.bookkeeping import empty_table
 from twin.placement.disciplines import ARRIVAL, DEADLINE, LATEST, SHORTEST, Disciplines, fit_disciplines
-from twin.placement.encode import cut_windows
 from twin.placement.encoding import Encoding
 from twin.placement.learned import held_up
 from twin.placement.outcome_model import DrawnAnswers
@@ -88,11 +87,8 @@ def ordered_cluster(order: int) -> Cluster:
 @pytest.mark.slow
 @pytest.mark.parametrize("order", [SHORTEST, LATEST])
 def test_the_array_code_agrees_with_the_loop(order: int) -> None:
-    encoding = made_encoding(ordered_cluster(order), reward="response")
-    rows = made_rows(np.random.default_rng(3), encoding.cluster, 96)
-    windows = cut_windows(rows, np.ones(rows.num_rows, bool), encoding, num_steps=48)
+    windows = log_agrees_with_the_loop(made_encoding(ordered_cluster(order), reward="response"))
     assert np.any(windows.driven_out)
-    agrees_with_the_loop(encoding, windows, np.maximum(windows.node, 0))
 
 
 def replanner(cluster: Cluster, depth: int) -> Callable[..., tuple[jax.Array, jax.Array]]:

@@ -6,9 +6,8 @@ import numpy as np
 import pytest
 
 from evaluation.problems.placement.dependences import dependences_of
-from tests.twin.made import made_cluster, made_encoding, made_rows
-from tests.twin.test_against_loop import agrees_with_the_loop
-from twin.placement.encode import cut_windows
+from tests.twin.made import made_cluster, made_encoding
+from tests.twin.test_against_loop import log_agrees_with_the_loop
 from twin.placement.encoding import Encoding
 from twin.placement.priorities import QueuedRuns
 from twin.placement.shared_waits import ALL, SITE, beside, fit_shared_waits
@@ -54,10 +53,7 @@ def test_those_of_a_site_and_of_all_sites_are_summed() -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("shared", [SITE, ALL])
 def test_the_array_code_agrees_with_the_loop(shared: str) -> None:
-    encoding = made_encoding(replace(made_cluster(), shared_waits=shared), reward="response")
-    rows = made_rows(np.random.default_rng(3), encoding.cluster, 96)
-    windows = cut_windows(rows, np.ones(rows.num_rows, bool), encoding, num_steps=48)
-    agrees_with_the_loop(encoding, windows, np.maximum(windows.node, 0))
+    log_agrees_with_the_loop(made_encoding(replace(made_cluster(), shared_waits=shared), reward="response"))
 
 
 def test_an_encoding_keeps_it_says_so_and_says_nothing_without_it() -> None:

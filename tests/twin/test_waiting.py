@@ -13,12 +13,11 @@ from offline_rl.placement_contract import placement_contract, setting_of
 from offline_rl.runner.setting import parse_setting
 from tests.offline_rl.bundles import RULE, made_system
 from tests.offline_rl.retelling import needs_setting
-from tests.twin.made import made_cluster, made_encoding, made_rows
-from tests.twin.test_against_loop import agrees_with_the_loop
+from tests.twin.made import made_cluster, made_encoding
+from tests.twin.test_against_loop import log_agrees_with_the_loop
 from tests.twin.test_availability import DEPTH, state_of
 from twin.placement.availability import time_to_availability_s
 from twin.placement.bookkeeping import empty_table
-from twin.placement.encode import cut_windows
 from twin.placement.encoding import Encoding
 from twin.placement.pace import Pace
 from twin.placement.paced_fates import planned_fates
@@ -169,10 +168,8 @@ def limited_cluster(**others: object) -> Cluster:
 def test_the_array_code_agrees_with_the_loop(kind: str) -> None:
     plain = made_cluster()
     cluster = replace(plain, in_order=True, permits=(0, *(2,) * (len(plain.services) - 1)))
-    encoding = made_encoding(cluster if kind == "ahead" else limited_cluster(), reward="response")
-    rows = made_rows(np.random.default_rng(4), encoding.cluster, 96)
-    windows = cut_windows(rows, np.ones(rows.num_rows, bool), encoding, num_steps=48)
-    agrees_with_the_loop(encoding, windows, np.maximum(windows.node, 0))
+    cluster = cluster if kind == "ahead" else limited_cluster()
+    log_agrees_with_the_loop(made_encoding(cluster, reward="response"), seed=4)
 
 
 @pytest.mark.slow
