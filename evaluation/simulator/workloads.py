@@ -22,6 +22,7 @@ from evaluation.simulator.request_lists import DayRequests, padded
 from evaluation.simulator.world import World
 from logs_schema import Archive
 from logs_schema.errors import ConfigError
+from twin.records import at_rows
 
 FILE = "arrivals.parquet"
 FACT = "arrivals"
@@ -130,7 +131,7 @@ def workload(archive: Archive, world: World, pattern_name: str, num_days: int, s
 def _within(day: DayRequests, day_s: float) -> DayRequests:
     """Without requests that rounding moved to the end of the nominal day."""
     early = day.arrival_s < np.float32(day_s)
-    return DayRequests(*(leaf[early] for leaf in day))
+    return at_rows(day, early)
 
 
 def save_workload(folder: Path, made: Workload) -> None:

@@ -22,6 +22,7 @@ from twin.placement.outcome_model import NUM_OUTPUTS, NUM_UNIFORMS, Observed, lo
 from twin.placement.run_filter import RunDynamics
 from twin.placement.types import COMPLETED, FAILED
 from twin.placement.wakes import Wakes
+from twin.records import at_rows
 
 CLASSES = ("safe", "safe", "spot", "spot", "spot")
 AN_HOUR = 1.0 / 3600.0
@@ -51,7 +52,7 @@ def test_hazards_are_found_by_node_and_drawn_to_their_class():
     assert np.all(found[:2] < 0.03 * AN_HOUR)
     seldom = log_of(np.random.default_rng(1), planted)
     few = (seldom.node < 4) | (np.cumsum(seldom.node == 4) <= 3)  # three runs tell nothing of the last node
-    of_new = fit_hazards(seldom.some(np.flatnonzero(few)), CLASSES)[4]
+    of_new = fit_hazards(at_rows(seldom, np.flatnonzero(few)), CLASSES)[4]
     assert 0.2 * AN_HOUR < of_new < 0.4 * AN_HOUR
 
 

@@ -17,6 +17,7 @@ from logs_schema.calendar import DAY_S
 from logs_schema.errors import ConfigError
 from twin.contracts import Array, PyTree
 from twin.descent import descend_in_batches
+from twin.records import at_rows
 
 BIN_S = 300.0
 PAST, AHEAD = 12, 5
@@ -85,7 +86,7 @@ def windows_of(rate_per_s: np.ndarray, interval_s: float) -> tuple[LoadWindows, 
     )
     known = np.all([np.isfinite(leaf.reshape(len(last), -1)).all(axis=1) for leaf in whole], axis=0)
     train, held_out = known & (last + AHEAD < cut), known & (last >= cut)
-    return LoadWindows(*(leaf[train] for leaf in whole)), LoadWindows(*(leaf[held_out] for leaf in whole))
+    return at_rows(whole, train), at_rows(whole, held_out)
 
 
 def seasonal_naive(_train: LoadWindows) -> Predictor:

@@ -20,6 +20,7 @@ from twin.placement.columns import amount, index_of, instant_s, label_index, voc
 from twin.placement.encoding import day_start_s
 from twin.placement.service_times import without_history
 from twin.placement.types import COMPLETED, DROPPED, FAILED, UNKNOWN, Cluster
+from twin.records import at_rows
 
 NEEDED = (
     "arrival", "site", "service", "scenario", "memory_gib", "requested_run_s", "input_mib", "output_mib", "deadline_s",
@@ -179,7 +180,7 @@ def read_rows(archive: Archive, days: Sequence[dt.date], cluster: Cluster) -> Sl
     )
     order = np.lexsort((found.arrival_s, found.day))
     order = order[found.site[order] >= 0]
-    return SlotRows(*(leaf[order] for leaf in found))
+    return at_rows(found, order)
 
 
 def read_replicas(archive: Archive, days: Sequence[dt.date], cluster: Cluster) -> ReplicaRows:

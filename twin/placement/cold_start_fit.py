@@ -17,6 +17,7 @@ from twin.placement.cold_starts import ColdStarts, filed_runs_s, last_ends_s
 from twin.placement.cross_validation import clear_gain, halves_in_turn, stretches
 from twin.placement.evictions import ROOMS, others_since
 from twin.placement.service_times import RunRatios, blocks_of, run_ratios
+from twin.records import at_rows
 
 MEMORIES_S = (10.0, 30.0, 60.0, 120.0, 300.0, 600.0, 1_200.0, 2_400.0, 4_800.0, 9_600.0)
 """Idle times that are tried."""
@@ -101,9 +102,6 @@ class _Runs(NamedTuple):
     idle_s: np.ndarray
     others: np.ndarray
 
-    def some(self, rows: np.ndarray) -> "_Runs":
-        return _Runs(*(leaf[rows] for leaf in self))
-
 
 def fit_cold_starts(
     service: np.ndarray,
@@ -132,7 +130,7 @@ def fit_cold_starts(
     rows = np.flatnonzero(known)[-MAX_RUNS:]
     if len(rows) < MIN_RUNS:
         return None
-    runs = _Runs(service, node, run_s, expected_s, idle_s, others).some(rows)
+    runs = at_rows(_Runs(service, node, run_s, expected_s, idle_s, others), rows)
     trial = _Trial(runs, shape)
     most = LEAST_GAIN * float(trial.plain.mean())
     kept, least = None, trial.plain
@@ -175,8 +173,8 @@ class _Trial:
         self._runs, self._turns = runs, halves_in_turn(self.stretch)
         self.plain = np.empty(len(runs.node))
         for fitted, held in self._turns:
-            tables = run_ratios(*runs.some(fitted)[:4], shape).ratio
-            self.plain[held] = _errors(runs.some(held), tables, None)
+            tables = run_ratios(*at_rows(runs, fitted)[:4], shape).ratio
+            self.plain[held] = _errors(at_rows(runs, held), tables, None)
 
     def errors(self, fit: _Fit, begun: ColdStarts) -> _Tried | None:
         """How well it forecasts what it was not fitted on; None where too few runs are cold, or warm, by it."""
@@ -185,9 +183,9 @@ class _Trial:
             return None
         errors, without = np.empty(len(self.plain)), np.empty(len(self.plain))
         for fitted, held in self._turns:
-            tables, found = fit(self._runs.some(fitted), begun, self._shape)
-            errors[held] = _errors(self._runs.some(held), tables, found)
-            without[held] = _errors(self._runs.some(held), tables, None)
+            tables, found = fit(at_rows(self._runs, fitted), begun, self._shape)
+            errors[held] = _errors(at_rows(self._runs, held), tables, found)
+            without[held] = _errors(at_rows(self._runs, held), tables, None)
         gain = min(clear_gain(each - errors, self.stretch) for each in (self.plain, without))
         return _Tried(errors, gain)
 

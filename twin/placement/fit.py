@@ -37,6 +37,7 @@ from twin.placement.run_level import level_shift
 from twin.placement.spread import calibrate_spread
 from twin.placement.support import support_limit_s
 from twin.placement.types import Leaf
+from twin.records import at_rows
 
 MIN_ROWS = 200
 """Fewer labelled offers than this are refused: the held-out share would be too small to judge by."""
@@ -222,7 +223,7 @@ def _padded(offers: Offers, weights: np.ndarray, held_out: np.ndarray, num_steps
     return _Rows(
         np.int32(num_steps),
         offers.inputs[:, source],
-        Observed(*(leaf[source] for leaf in offers.observed)),
+        at_rows(offers.observed, source),
         np.pad(cumulative, ((0, 0), (0, len(source) - num_rows)), constant_values=2.0).astype(np.float32),
         np.resize(kept, aside),
         (np.arange(aside) < len(kept)).astype(np.float32),

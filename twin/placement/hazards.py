@@ -27,6 +27,7 @@ from twin.placement.cross_validation import clear_gain, halves_in_turn, stretche
 from twin.placement.service_times import run_ratios
 from twin.placement.timeouts import Timeouts, fit_chance, fit_timeouts, is_cut_off
 from twin.placement.types import COMPLETED, FAILED, UNKNOWN
+from twin.records import at_rows
 
 FEWEST = 40
 """Failures of a log, at least."""
@@ -46,10 +47,6 @@ class Exposures(NamedTuple):
     anywhere_s: np.ndarray  # how long it should run, wherever
     failed: np.ndarray  # bool
     ended: np.ndarray  # bool
-
-    def some(self, rows: np.ndarray) -> "Exposures":
-        """The chosen ones."""
-        return Exposures(*(leaf[rows] for leaf in self))
 
 
 class RunLog(NamedTuple):
@@ -160,7 +157,7 @@ def _exposures(log: RunLog, until_s: float, tables: RunTables) -> Exposures:
     ran_s = np.minimum(log.finish_s, until_s) - log.start_s
     kind = log.service * (int(log.queue.max(initial=0)) + 1) + log.queue
     runs = Exposures(kind, log.node, ran_s, tables.filed_s, log.expected_s, log.status == FAILED, ended)
-    runs, service = runs.some(np.flatnonzero(begun)), log.service[begun]
+    runs, service = at_rows(runs, np.flatnonzero(begun)), log.service[begun]
     return runs._replace(usual_s=runs.usual_s * tables.ratios.ratio[service, runs.node])
 
 
@@ -175,8 +172,8 @@ def fit_hazards(runs: Exposures, class_of_node: Sequence[object]) -> tuple[float
         Losses per second of running of every node; none where the log does not show them.
     """
     usable = (runs.ran_s >= 0.0) & (runs.usual_s > 0.0) & (runs.anywhere_s > 0.0)
-    runs = runs.some(np.flatnonzero(usable))
-    ended = runs.some(np.flatnonzero(runs.ended))
+    runs = at_rows(runs, np.flatnonzero(usable))
+    ended = at_rows(runs, np.flatnonzero(runs.ended))
     longest_s = np.zeros(int(runs.kind.max(initial=0)) + 1)  # what seems to go on longer has left the log
     np.maximum.at(longest_s, ended.kind, ended.ran_s)
     runs = runs._replace(ran_s=np.minimum(runs.ran_s, longest_s[runs.kind]))
@@ -187,7 +184,7 @@ def fit_hazards(runs: Exposures, class_of_node: Sequence[object]) -> tuple[float
     nowhere = np.zeros(1, int)
     stretch, gains = stretches(len(ended.node)), np.empty(len(ended.node))
     for fitted, held in halves_in_turn(stretch):
-        some, left_out = ended.some(fitted), ended.some(held)
+        some, left_out = at_rows(ended, fitted), at_rows(ended, held)
         plain = _log_likelihood(_fit(_wherever(some), nowhere), _wherever(left_out))
         gains[held] = _log_likelihood(_fit(some, of_class), left_out) - plain
     if clear_gain(gains, stretch) <= 0.0:

@@ -26,6 +26,7 @@ import numpy as np
 from twin.placement.cross_validation import MIN_RUNS, clear_gain, stretches
 from twin.placement.crowding import CrowdedRuns, fit_pressure
 from twin.placement.service_times import rows_by_group
+from twin.records import at_rows
 
 PRESSURES = (0.05, 0.1, 0.15, 0.2, 0.3, 0.4, 0.5, 0.7, 1.0, 1.4, 2.0, 3.0)
 MAX_ROWS = 40_000
@@ -101,7 +102,7 @@ class WorkProgress:
         for here in rows_by_group(runs.node[ran]):
             rows = ran[here]
             node = int(runs.node[rows[0]])
-            self._nodes[node] = _progress(pace, HeldRuns(*(leaf[rows] for leaf in runs)), cores_of_node[node])
+            self._nodes[node] = _progress(pace, at_rows(runs, rows), cores_of_node[node])
 
     def work_s(self, row: np.ndarray, begin_s: np.ndarray, end_s: np.ndarray) -> np.ndarray:
         """Work that each of some runs (indices `row`, any shape) does from one instant to another; NaN of no run."""
@@ -193,7 +194,7 @@ def fit_pace(
         None where runs do not slow each other, beyond chance.
     """
     last = slice(-MAX_ROWS, None)
-    runs, usual_s = HeldRuns(*(leaf[last] for leaf in runs)), usual_s[last]
+    runs, usual_s = at_rows(runs, last), usual_s[last]
 
     def logs(pace: Pace) -> np.ndarray:
         work_s = works_s(pace, runs, cores_of_node)
@@ -272,7 +273,7 @@ def _slopes(pace: Pace, runs: HeldRuns, cores_of_node: np.ndarray) -> np.ndarray
     found = np.full((len(work_s), len(pace.pressure)), np.nan)
     for here in rows_by_group(runs.node[known]):
         rows = known[here]
-        of_node = HeldRuns(*(leaf[rows] for leaf in runs))
+        of_node = at_rows(runs, rows)
         events = np.concatenate([of_node.start_s, of_node.finish_s])
         order = np.argsort(events, kind="stable")
         row = order % len(rows)

@@ -19,6 +19,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from twin.placement.cross_validation import LEAST_GAIN, MIN_RUNS, clear_gain, stretches
+from twin.records import at_rows
 
 FEWEST = 30
 """Pairs of a waiting request and a later one, without which nothing is said of two queues."""
@@ -84,7 +85,7 @@ def fit_priorities(held: QueuedRuns, cores_of_node: np.ndarray, num_queues: int)
     rows = np.flatnonzero(known)[:MOST_ROWS]
     if len(rows) < MIN_RUNS or len(np.unique(held.queue[rows])) < 2:
         return None
-    held = QueuedRuns(*(leaf[rows] for leaf in held))
+    held = at_rows(held, rows)
     rank = _ranks(held, num_queues)
     if max(rank) == 0:
         return None

@@ -22,6 +22,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from logs_schema.calendar import DAY_S
+from twin.records import at_rows
 
 SLOW, FAST = 0, 1
 """Parts of a node's level, along axis 0 of `NodeLevel`."""
@@ -277,7 +278,7 @@ def fit_dynamics(runs: LoggedRuns, num_nodes: int) -> RunDynamics:
     if known.sum() < 2 * NUM_BLOCKS:
         return RunDynamics()
     last = np.flatnonzero(known)[-MAX_RUNS:]
-    runs = LoggedRuns(*(leaf[last] for leaf in runs))
+    runs = at_rows(runs, last)
     most = CLIP * robust_deviation(runs.residual)
     clipped = np.clip(runs.residual, -most, most)
     offset, whole = float(clipped.mean()), max(float(clipped.var()), LEAST_SCATTER)

@@ -33,6 +33,7 @@ from logs_schema.calendar import DAY_S
 from twin.conventions import drawn_together
 from twin.placement.cross_validation import MIN_RUNS, forecasts_better
 from twin.placement.service_times import run_ratios, shrunk_means
+from twin.records import at_rows
 
 MAX_AGENTS = 256
 """Agents that have a factor, those of the most runs first."""
@@ -148,9 +149,6 @@ class _AgentRuns(NamedTuple):
     run_s: np.ndarray
     expected_s: np.ndarray
 
-    def some(self, rows: np.ndarray) -> "_AgentRuns":
-        return _AgentRuns(*(leaf[rows] for leaf in self))
-
 
 def fit_run_habits(
     service: np.ndarray,
@@ -211,7 +209,7 @@ def _fit_factors(
     sizes = shape[0], len(kept)
 
     def errors(fitted: np.ndarray, held: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        some, left_out = runs.some(fitted), runs.some(held)
+        some, left_out = at_rows(runs, fitted), at_rows(runs, held)
         plain = _errors(some, left_out, shape, np.ones((sizes[0], sizes[1] + 1)))
         return plain, _errors(some, left_out, shape, _fit(some, shape, sizes)[0])
 
@@ -227,7 +225,7 @@ def _fit_exponent(runs: _AgentRuns, shape: tuple[int, int]) -> tuple[float, np.n
         return None
 
     def errors(fitted: np.ndarray, held: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        some, left_out, alike = runs.some(fitted), runs.some(held), np.ones((shape[0], 1))
+        some, left_out, alike = at_rows(runs, fitted), at_rows(runs, held), np.ones((shape[0], 1))
         exponent, typical_s = _exponent(some, shape)
 
         def together(runs: _AgentRuns) -> _AgentRuns:

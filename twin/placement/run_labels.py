@@ -16,6 +16,7 @@ import numpy as np
 
 from twin.placement.cross_validation import MIN_RUNS, forecasts_better
 from twin.placement.service_times import run_ratios, shrunk_means
+from twin.records import at_rows
 
 
 @dataclass(frozen=True)
@@ -52,10 +53,6 @@ class LabelledRuns(NamedTuple):
     run_s: np.ndarray  # NaN where unknown
     usual_s: np.ndarray  # the median of the service; NaN where the request states its run time
 
-    def some(self, rows: np.ndarray) -> "LabelledRuns":
-        """Those of some rows."""
-        return LabelledRuns(*(leaf[rows] for leaf in self))
-
 
 def fit_run_labels(runs: LabelledRuns, num_nodes: int, num_labels: tuple[int, int, int]) -> RunLabels | None:
     """The factors of a log.
@@ -71,10 +68,10 @@ def fit_run_labels(runs: LabelledRuns, num_nodes: int, num_labels: tuple[int, in
     known = (np.nan_to_num(runs.run_s) > 0.0) & (np.nan_to_num(runs.usual_s) > 0.0) & (runs.node >= 0)
     if known.sum() < MIN_RUNS:
         return None
-    runs = runs.some(np.flatnonzero(known))
+    runs = at_rows(runs, np.flatnonzero(known))
 
     def errors(fitted: np.ndarray, held: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        some, left_out = runs.some(fitted), runs.some(held)
+        some, left_out = at_rows(runs, fitted), at_rows(runs, held)
         plain = _errors(some, left_out, num_nodes, num_labels, None)
         return plain, _errors(some, left_out, num_nodes, num_labels, _fit(some, num_nodes, num_labels))
 

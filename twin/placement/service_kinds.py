@@ -23,6 +23,7 @@ from twin.placement.columns import amount, index_of, label_index
 from twin.placement.cross_validation import MIN_RUNS, forecasts_better
 from twin.placement.service_times import RunRatios, median_by, run_ratios, shrunk_means, without_history
 from twin.placement.types import Cluster
+from twin.records import at_rows
 
 MAX_KINDS = 120
 """Kinds kept, the most frequent first; the others are their service."""
@@ -41,9 +42,6 @@ class _KindRuns(NamedTuple):
     node: np.ndarray
     run_s: np.ndarray
     stated_s: np.ndarray  # NaN where the request does not state its run time
-
-    def some(self, rows: np.ndarray) -> "_KindRuns":
-        return _KindRuns(*(leaf[rows] for leaf in self))
 
 
 def service_index(rows: pa.Table, cluster: Cluster) -> np.ndarray:
@@ -125,7 +123,7 @@ def with_kinds(cluster: Cluster, rows: pa.Table, node: np.ndarray, run_s: np.nda
     for by in KINDS_BY:
         told = _told_apart(cluster, rows, by)
         if told is not None:
-            runs = _KindRuns(service, service_index(rows, told), node, run_s, stated_s).some(known)
+            runs = at_rows(_KindRuns(service, service_index(rows, told), node, run_s, stated_s), known)
             if _forecast_better(runs, len(cluster.services), len(told.services), cluster.num_nodes):
                 return told
     return cluster
@@ -161,7 +159,7 @@ def _forecast_better(runs: _KindRuns, num_services: int, num_kinds: int, num_nod
     a service anywhere."""
 
     def errors(fitted: np.ndarray, held: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        some, left_out = runs.some(fitted), runs.some(held)
+        some, left_out = at_rows(runs, fitted), at_rows(runs, held)
         seen, plain = _residuals(some, left_out, some.service, left_out.service, (num_services, num_nodes))
         of_kind, _ = shrunk_means(seen, some.kind, num_kinds)
         _, told = _residuals(some, left_out, some.kind, left_out.kind, (num_kinds, num_nodes))

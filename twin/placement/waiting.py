@@ -32,6 +32,7 @@ from twin.placement.priorities import MOST_ROWS, UNIT_S, Priorities, QueuedRuns,
 from twin.placement.scarcity import scarce_resources
 from twin.placement.shared_waits import fit_shared_waits
 from twin.placement.types import DROPPED, RESOURCES, Cluster
+from twin.records import at_rows
 
 FEWEST_MET = 100
 """Requests that found others waiting on their node, without which nothing is said of the order."""
@@ -118,7 +119,7 @@ def _shared_waits(rows: pa.Table, held: QueuedRuns, cluster: Cluster) -> str:
     known = np.flatnonzero((held.node >= 0) & (held.start_s <= held.finish_s))[:MOST_ROWS]
     if len(known) < MIN_RUNS:
         return ""
-    held = _some(held, known)
+    held = at_rows(held, known)
     at_home = label_index(rows, "site", cluster.sites)[known] == cluster.site_of_node[held.node]
     return fit_shared_waits(
         held,
@@ -157,7 +158,7 @@ def fit_waiting(
     rows = np.flatnonzero((held.node >= 0) & (held.start_s <= held.finish_s))[:MOST_ROWS]
     if len(rows) < MIN_RUNS:
         return WaitedFor()
-    held, service = _some(held, rows), service[rows]
+    held, service = at_rows(held, rows), service[rows]
     found, wait_s = _found(held, cores_of_node), held.start_s - held.arrival_s
     until_s = np.maximum(found.room_s, found.started_s)
     num_met, num_passed = int(found.met.sum()), int(found.passed.sum())
@@ -168,16 +169,12 @@ def fit_waiting(
     forecast_s, permits = until_s if in_order else found.room_s, [0] * num_services
     for number in range(1, num_services):
         own = np.flatnonzero(service == number)
-        runs, room_s = _some(held, own), forecast_s[own]
+        runs, room_s = at_rows(held, own), forecast_s[own]
         limit, _ = _limit(runs, found.has_room[own], FEWEST_AT_LIMIT)
         if limit and _is_better(wait_s[own], room_s, _until_one_leaves(runs, room_s, limit)):
             permits[number] = limit
     concurrency = () if in_order else _concurrency(held, service, found, (num_services, len(cores_of_node)))
     return WaitedFor(in_order, tuple(permits) if any(permits) else (), concurrency)
-
-
-def _some(held: QueuedRuns, rows: np.ndarray) -> QueuedRuns:
-    return QueuedRuns(*(leaf[rows] for leaf in held))
 
 
 def _found(held: QueuedRuns, cores_of_node: np.ndarray) -> _Found:
@@ -232,7 +229,7 @@ def _concurrency(
     for number in range(1, shape[0]):
         for node in range(shape[1]):
             own = np.flatnonzero((service == number) & (held.node == node))
-            runs, at = _some(held, own), (number, node)
+            runs, at = at_rows(held, own), (number, node)
             limits[at], most[at] = _limit(runs, found.has_room[own], FEWEST_OF_PAIR)
             if limits[at]:
                 until_s[own] = _until_one_leaves(runs, until_s[own], int(limits[at]))

@@ -29,6 +29,7 @@ from twin.autoscaling.gateway_forecasts.inputs import (
 )
 from twin.autoscaling.gateway_forecasts.predictors import SIMPLE, Columns
 from twin.autoscaling.scaling_log import ScalingLog
+from twin.records import at_rows
 
 FEWEST_RANKED = 10
 QUICK_LAWS = LawsConfig(members=2, rows=800, updates=300)
@@ -158,7 +159,7 @@ def forecast_rows(forecaster: GatewayForecaster, log: ScalingLog, other: Scaling
     with np.errstate(invalid="ignore"):
         simple["persistence"] = np.where(before > 0.0, before, np.median(logged[rows]))
     found = forecaster.forecast(other)
-    return ForecastRows(rows, logged[rows], GatewayForecast(*(leaf[rows] for leaf in found)), simple)
+    return ForecastRows(rows, logged[rows], at_rows(found, rows), simple)
 
 
 def scored(forecaster: GatewayForecaster, found: ForecastRows) -> ForecastScore:

@@ -17,6 +17,7 @@ from logs_schema.calendar import DAY_S, DAYS_A_WEEK
 from twin.ordering.population_cutoff import known_by
 from twin.ordering.slowdown import bounded_slowdown
 from twin.ordering.types import Jobs, Pool
+from twin.records import at_rows
 
 MOST_WEEKS = 12
 """Whole weeks before an anchor in which orders are held against each other, where the log has them."""
@@ -41,13 +42,9 @@ class OrderOutcome(NamedTuple):
     is_faster: np.ndarray  # bool: in a week that was played faster
     week: np.ndarray  # first day of the week, in days since 1970 (UTC)
 
-    def rows(self, chosen: np.ndarray) -> "OrderOutcome":
-        """Some of the jobs."""
-        return OrderOutcome(*(leaf[chosen] for leaf in self))
-
     def at(self, is_faster: bool) -> "OrderOutcome":
         """The part of one pace."""
-        return self.rows(self.is_faster == is_faster)
+        return at_rows(self, self.is_faster == is_faster)
 
 
 def known_at(jobs: Jobs, anchor: int) -> Jobs:

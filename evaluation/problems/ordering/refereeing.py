@@ -17,6 +17,7 @@ import numpy as np
 from scipy.special import stdtrit
 
 from evaluation.problems.ordering.past_weeks import OrderOutcome
+from twin.records import at_rows
 
 MOST_P99 = 1.1
 """Times the rule's 99th percentile of waits that another order may have: the geometric mean over paces."""
@@ -119,7 +120,7 @@ def fairness_ratios(seen: OrderOutcome, rule: OrderOutcome, counts: np.ndarray) 
     weeks = np.unique(rule.week)
     total, number = np.zeros(len(weeks)), np.zeros(len(weeks))
     for place, week in enumerate(weeks):
-        mine, theirs = (one.rows(one.week == week) for one in (seen, rule))
+        mine, theirs = (at_rows(one, one.week == week) for one in (seen, rule))
         each = _by_block(
             [
                 (block, np.log(fairness(mine, rows)) - np.log(fairness(theirs, rows)))
