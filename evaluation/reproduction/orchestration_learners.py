@@ -34,6 +34,8 @@ NOTHING = "none"
 
 Learn = Callable[[FittedCluster, int, Progress], Entrants]
 """(twin, seed, progress) -> a learned dispatcher or orchestrator, or both, under its name."""
+Tune = Callable[[FittedCluster, int, Progress], PlannedConfig]
+"""(twin, seed, progress) -> the plan tuned in the twin."""
 
 
 def learners(budget: TrainingBudget, names: Sequence[str] | None = None) -> dict[str, Learn]:
@@ -42,12 +44,13 @@ def learners(budget: TrainingBudget, names: Sequence[str] | None = None) -> dict
     Raises:
         ConfigError: there is no such learner.
     """
+    tuned = _tuned_once(budget)
     known: Mapping[str, Learn] = {
         **{name: partial(_learn_dispatch, name, budget) for name in dispatchers()},
         **{name: partial(_learn_orchestration, name, budget) for name in orchestrators()},
         **{name: partial(_learn_both, name, budget) for name in trained_together()},
-        PLANNED_TUNED: partial(_tune, budget),
-        GPG_TUNED: partial(_correct_tuned, budget),
+        PLANNED_TUNED: partial(_tune, tuned),
+        GPG_TUNED: partial(_correct_tuned, tuned, budget),
     }
     names = tuple(known) if names is None else tuple(name for name in names if name != NOTHING)
     for name in names:
@@ -89,13 +92,27 @@ def _changing(
     return Entrants(orchestration={name: orchestrate}, indifferent=frozenset({name}))
 
 
-def _tune(budget: TrainingBudget, fitted: FittedCluster, seed: int, progress: Progress) -> Entrants:
-    rule = planner_with(fitted, tuned_plan(fitted, budget, seed, progress))
+def _tuned_once(budget: TrainingBudget) -> Tune:
+    """A tuning that keeps its last plan, as two learners of a twin and seed begin with it."""
+    last: list[tuple[FittedCluster, int, PlannedConfig]] = []
+
+    def tuned(fitted: FittedCluster, seed: int, progress: Progress) -> PlannedConfig:
+        if not last or last[0][0] is not fitted or last[0][1] != seed:
+            last[:] = [(fitted, seed, tuned_plan(fitted, budget, seed, progress))]
+        return last[0][2]
+
+    return tuned
+
+
+def _tune(tuned: Tune, fitted: FittedCluster, seed: int, progress: Progress) -> Entrants:
+    rule = planner_with(fitted, tuned(fitted, seed, progress))
     return Entrants(orchestration={PLANNED_TUNED: rule}, indifferent=frozenset({PLANNED_TUNED}))
 
 
-def _correct_tuned(budget: TrainingBudget, fitted: FittedCluster, seed: int, progress: Progress) -> Entrants:
-    plan = tuned_plan(fitted, budget, seed, progress)
+def _correct_tuned(
+    tuned: Tune, budget: TrainingBudget, fitted: FittedCluster, seed: int, progress: Progress
+) -> Entrants:
+    plan = tuned(fitted, seed, progress)
     trained = train_orchestration("gpg", fitted, budget, seed, progress, plan=plan)
     return _changing(GPG_TUNED, fitted, trained, plan)
 

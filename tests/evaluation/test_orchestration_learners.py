@@ -17,7 +17,7 @@ from evaluation.problems.orchestration.bench import (
 from evaluation.problems.orchestration.rivals import rivals
 from evaluation.problems.orchestration.simulating import SlotLogConfig, simulate_slots
 from evaluation.problems.orchestration.training import chosen_pair
-from evaluation.reproduction import orchestration_repeats
+from evaluation.reproduction import orchestration_learners, orchestration_repeats
 from evaluation.reproduction.orchestration import OrchestrationConfig, as_row_of_seeds
 from evaluation.reproduction.orchestration_learners import learners
 from evaluation.reproduction.orchestration_pairs import (
@@ -37,6 +37,7 @@ from logs_schema import Archive
 from logs_schema.errors import ConfigError
 from logs_schema.progress import SilentProgress
 from offline_rl.orchestration.config import COPIES, TrainingBudget
+from offline_rl.rules.orchestration.planned import ADVICE
 from tests.evaluation.slot_runs import small_kais
 from twin.orchestration.fit import FittedCluster, fit_orchestration
 from twin.orchestration.frame_config import FrameConfig
@@ -239,6 +240,16 @@ def test_the_rules_are_left_only_for_what_is_surely_better() -> None:
     central = {"rules": runs, "central+planned": better, "residual_central+planned": better + 0.01 + scatter}
     assert chosen_pair(central) == "central+planned"
     assert chosen_pair(central | {"residual_central+planned": better + 0.01}) == "residual_central+planned"
+
+
+def test_a_plan_is_tuned_once_for_the_learners_of_a_twin_and_seed(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked = []
+    monkeypatch.setattr(orchestration_learners, "tuned_plan", lambda *given: asked.append(given[2]) or ADVICE)
+    tuned = orchestration_learners._tuned_once(BUDGET)
+    one, other = object(), object()
+    for twin, seed in ((one, 0), (one, 0), (one, 1), (other, 1)):
+        assert tuned(twin, seed, SilentProgress()) is ADVICE
+    assert asked == [0, 1, 1]
 
 
 @pytest.mark.parametrize("delay_s", [-0.1, float("inf"), float("nan")])
