@@ -7,25 +7,19 @@ import numpy as np
 import pytest
 
 from logs_schema.product import writing
-from offline_rl.bundle import ARRAYS, GOLDEN
+from offline_rl.bundle import ARRAYS
 from offline_rl.runner.scaling import KIND, write_setting
-from tests.autoscaling.guarded import GRANTED, policy_of, readings
+from tests.autoscaling.guarded import policy_of, write_golden
 from tests.autoscaling.standing_in import StandIn, handler_of
 
 
 @pytest.fixture
 def bundle(tmp_path):
     policy, arrays = policy_of(0.6)
-    golden = {"places": []}
-    now = readings()
-    golden = {"places": np.stack([policy.places(GRANTED, now, now)] * 32)}
-    golden |= {f"granted/{name}": np.stack([leaf] * 32) for name, leaf in GRANTED._asdict().items()}
-    for when in ("now", "before"):
-        golden |= {f"{when}/{name}": np.stack([leaf] * 32) for name, leaf in now._asdict().items()}
     with writing(tmp_path / "bundle", KIND) as folder:
         write_setting(folder, policy.setting)
         np.savez(folder / ARRAYS, **arrays)
-        np.savez(folder / GOLDEN, **golden)
+        write_golden(folder, policy)
     return tmp_path / "bundle"
 
 

@@ -2,6 +2,7 @@
 
 import numpy as np
 
+from offline_rl.bundle import GOLDEN
 from offline_rl.runner.scaling import DeploymentSetting, Granted, Reading, ScalingPolicy, ScalingSetting
 
 NAMES, INTERVAL_S = ("cart", "front"), 30.0
@@ -37,3 +38,13 @@ def readings(rate=10.0, cores=0.2, number=2):
 
 
 GRANTED = Granted(np.array([0.5, 0.5]), np.array([0.5, 0.5]), np.array([2.0, 2.0]))
+
+
+def write_golden(folder, policy, **changed):
+    """Golden decisions of a policy at one reading, 32 times, some of their arrays replaced."""
+    now = readings()
+    golden = {"places": np.stack([policy.places(GRANTED, now, now)] * 32)}
+    golden |= {f"granted/{name}": np.stack([leaf] * 32) for name, leaf in GRANTED._asdict().items()}
+    for when in ("now", "before"):
+        golden |= {f"{when}/{name}": np.stack([leaf] * 32) for name, leaf in now._asdict().items()}
+    np.savez(folder / GOLDEN, **golden | changed)

@@ -4,18 +4,8 @@ import numpy as np
 import pytest
 
 from logs_schema.errors import ProductError
-from offline_rl.bundle import GOLDEN
 from offline_rl.runner.scaling import ScalingPolicy, prove
-from tests.autoscaling.guarded import GRANTED, policy_of, readings
-
-
-def write_golden(folder, policy, **changed):
-    now, golden = readings(), {}
-    golden["places"] = np.stack([policy.places(GRANTED, now, now)] * 32)
-    golden |= {f"granted/{name}": np.stack([leaf] * 32) for name, leaf in GRANTED._asdict().items()}
-    for when in ("now", "before"):
-        golden |= {f"{when}/{name}": np.stack([leaf] * 32) for name, leaf in now._asdict().items()}
-    np.savez(folder / GOLDEN, **golden | changed)
+from tests.autoscaling.guarded import GRANTED, policy_of, readings, write_golden
 
 
 def test_a_network_of_other_than_numbers_proves_nothing(tmp_path):
