@@ -34,9 +34,9 @@ def is_spread() -> bool:
 
 
 @contextmanager
-def spreading(is_on: bool) -> Iterator[None]:
-    """What is traced inside has its streams spread over devices, or not."""
-    token = _SPREAD.set(is_on)
+def spreading() -> Iterator[None]:
+    """What is traced inside has its streams spread over devices."""
+    token = _SPREAD.set(True)
     try:
         yield
     finally:

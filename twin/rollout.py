@@ -45,7 +45,7 @@ def rollout(
 
     if not (over_devices and len(streams) == 1 and can_spread(streams[0])):
         return unroll(key, environment, decide, None, num_steps, streams)
-    with spreading(True):
+    with spreading():
         return unroll(key, environment, decide, None, num_steps, streams)
 
 

@@ -45,7 +45,7 @@ class PolicyGradientConfig:
 def train_by_gradients(
     key: Array,
     environment: Environment,
-    config: PolicyGradientConfig | None = None,
+    config: PolicyGradientConfig,
     start: PyTree = None,
 ) -> PyTree:
     """Parameters of a network, in the form of the teacher of TD3.
@@ -56,7 +56,6 @@ def train_by_gradients(
         config: How to train.
         start: Parameters of such a network, to start from and to stay near.
     """
-    config = config or PolicyGradientConfig()
     clone = None if start is None else around(start, config.log_deviation)
     algorithm = independent(lambda one: ppo(one, config.ppo, clone), example_of(environment))
     experience = in_twin(environment, config.steps, (config.streams,))

@@ -107,13 +107,12 @@ def num_parameters(config: StudentConfig) -> int:
     return sum((one + 1) * other for one, other in pairwise(widths))
 
 
-def train_students(key: Array, lessons: Lessons, config: StudentConfig | None = None) -> Students:
+def train_students(key: Array, lessons: Lessons, config: StudentConfig) -> Students:
     """Trains a student for every deployment.
 
     Raises:
         TrainingError: A student has more than `MOST_PARAMETERS` parameters.
     """
-    config = config or StudentConfig()
     if num_parameters(config) > MOST_PARAMETERS:
         raise TrainingError(
             f"a student of {num_parameters(config)} parameters",
@@ -153,9 +152,8 @@ def _descent(config: StudentConfig) -> Callable[[PyTree, Lessons, Array], tuple[
     return run
 
 
-def student_policy(params: PyTree, config: StudentConfig | None = None, *, sampled: bool = False) -> Policy:
+def student_policy(params: PyTree, config: StudentConfig, *, sampled: bool = False) -> Policy:
     """What the students decide together, each from its own observation; discrete ones may draw from their choices."""
-    config = config or StudentConfig()
     network = _network(config)
 
     def decide(key: Array, observation: Seen, legal: ScalingAction) -> ScalingAction:

@@ -65,11 +65,10 @@ class TeacherConfig:
 def train_teacher(
     key: Array,
     environment: Environment,
-    config: TeacherConfig | None = None,
+    config: TeacherConfig,
     checkpoint: Path | None = None,
 ) -> tuple[PyTree, PyTree]:
     """The teacher's parameters, and curves of its training; `checkpoint` as of `train_kept`."""
-    config = config or TeacherConfig()
     algorithm = td3(example_of(environment), config.td3)
     experience = in_twin(environment, config.steps, (config.streams,))
     state, info = train_kept(key, algorithm, experience, config.updates, checkpoint, UPDATES_PER_SAVE)
@@ -87,10 +86,9 @@ def teach(
     environment: Environment,
     scaling: AutoscalingConfig,
     teacher: Policy,
-    config: StudentConfig | None = None,
+    config: StudentConfig,
 ) -> Students:
     """Students of a teacher."""
-    config = config or StudentConfig()
     label = taught(teacher, scaling.reach)
 
     def play(key: Array, acting: Policy) -> Lessons:

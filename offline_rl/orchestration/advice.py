@@ -13,7 +13,6 @@ import jax.numpy as jnp
 
 from offline_rl.networks import Example
 from offline_rl.orchestration.stepwise_actor import (
-    ChangeRule,
     ChangeView,
     StepwiseActor,
     StepwiseConfig,
@@ -61,7 +60,7 @@ def advised_actor(example: Example, case: EdgeCloud, config: StepwiseConfig | No
     zeros = jax.tree.map(jnp.zeros_like, (example.observation, example.legal))
     point_of_node = tuple(int(site) for site in case.cluster.site_of_node)
     num_changes = example.legal.node.shape[-1]
-    return stepwise_actor(read(*zeros), read, point_of_node, num_changes, config, advice_rule(SHARPNESS))
+    return stepwise_actor(read(*zeros), read, point_of_node, num_changes, config, advice_left)
 
 
 def advised_reader(case: EdgeCloud) -> Callable[[AdvisedObservation, Scaling], ChangeView]:
@@ -82,16 +81,12 @@ def advised_reader(case: EdgeCloud) -> Callable[[AdvisedObservation, Scaling], C
     return read
 
 
-def advice_rule(sharpness: float) -> ChangeRule:
+def advice_left(view: ChangeView, made: Array) -> Array:
     """Logits of what is advised and left: changes of a service are done when as many were chosen as advised, wherever,
     those of a node when they were chosen there."""
-
-    def rule(view: ChangeView, made: Array) -> Array:
-        advice, done = view.pair[-1], jnp.abs(made)
-        wanted = jnp.abs(advice)
-        is_left = (done < wanted) & (jnp.sum(done, axis=1) < jnp.sum(wanted, axis=1))[:, None]
-        left = jnp.where(is_left, advice, 0.0)
-        none = jnp.broadcast_to(~jnp.any(is_left, axis=(0, 1)), left.shape[1:])[None]
-        return sharpness * jnp.concatenate([none, left > 0.0, left < 0.0]).astype(jnp.float32)
-
-    return rule
+    advice, done = view.pair[-1], jnp.abs(made)
+    wanted = jnp.abs(advice)
+    is_left = (done < wanted) & (jnp.sum(done, axis=1) < jnp.sum(wanted, axis=1))[:, None]
+    left = jnp.where(is_left, advice, 0.0)
+    none = jnp.broadcast_to(~jnp.any(is_left, axis=(0, 1)), left.shape[1:])[None]
+    return SHARPNESS * jnp.concatenate([none, left > 0.0, left < 0.0]).astype(jnp.float32)

@@ -207,7 +207,7 @@ def train_order(
     first: PyTree,
     config: OrderTrainingConfig,
     stage: Stage,
-    done: int = 0,
+    done: int,
     checkpoint: Path | None = None,
 ) -> TrainedOrder:
     """Trains one policy in the twin.

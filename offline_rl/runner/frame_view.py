@@ -109,7 +109,7 @@ def _stacked(rows: Sequence[np.ndarray]) -> np.ndarray:
 
 
 def advice_scores(sharpness: float, frame: Frame, made: np.ndarray) -> np.ndarray:
-    """[2W + 1, nodes] scores of changes by the advice that is left, as by `orchestration.advice.advice_rule`."""
+    """[2W + 1, nodes] scores of changes by the advice that is left, as by `orchestration.advice.advice_left`."""
     advice, wanted, done = frame.pair[-1], np.abs(frame.pair[-1]), np.abs(made)
     left = advice * ((done < wanted) & (done.sum(axis=1) < wanted.sum(axis=1))[:, None])
     none = np.full((1, left.shape[1]), not left.any())

@@ -38,16 +38,17 @@ def _sentences(comparison: Comparison, judge: str, policy: str) -> list[str]:
     """One sentence for each set of references with the same verdicts at every shift."""
     alike: dict[tuple[tuple[str, DifferenceVerdict], ...], list[Difference]] = {}
     others = [name for name in comparison.references() if not comparison.is_alike(policy, name)]
+    main = comparison.main_metric
     for reference in others:
         found = [
             difference
             for shift in comparison.shifts
-            if (difference := _main_difference(comparison, judge, shift.shift_days, policy, reference))
+            if (difference := comparison.difference(judge, shift.shift_days, policy, reference, main))
         ]
         if any(difference.verdict in WORDS for difference in found):
             pattern = tuple((_marked(comparison, one), one.verdict) for one in found)
             alike.setdefault(pattern, []).append(found[-1])
-    facts = next(item for item in comparison.metrics if item.name == comparison.main_metric)
+    facts = next(item for item in comparison.metrics if item.name == main)
     metric = f"{facts.name}, where {facts.better} is better,"
     return [_sentence(judge, policy, metric, pattern, last) for pattern, last in alike.items()]
 
@@ -58,12 +59,6 @@ def _marked(comparison: Comparison, found: Difference) -> str:
         comparison.is_far(found.judge, found.shift_days, one) for one in (found.policy, found.reference)
     )
     return shift_label(found.shift_days) + (FAR_MARK if guessed else "")
-
-
-def _main_difference(
-    comparison: Comparison, judge: str, shift_days: int, policy: str, reference: str
-) -> Difference | None:
-    return comparison.difference(judge, shift_days, policy, reference, comparison.main_metric)
 
 
 def _sentence(

@@ -26,7 +26,7 @@ def write_order_report(
     title: str,
     configuration: Mapping[str, Any],
     hashes: Mapping[str, str],
-    limits: Sequence[str] = (),
+    limits: Sequence[str],
     warnings: Sequence[str] = (),
 ) -> dict[str, Any]:
     """Writes `comparison.json`, `comparison.svg`, `report.html` and `report.json`; `limits` stand before those of every

@@ -20,6 +20,7 @@ from logs_schema.archive import Archive
 from logs_schema.concurrency import most_at_once, use_over_time
 from twin.ordering.pools import NODES_OF_JOBS, rows_of_pool
 from twin.ordering.types import Jobs, Pool
+from twin.records import at_rows
 
 MOST_ROOM = 0.75
 """Share of the waiting time in which processors enough were free, above which jobs are said to wait for more."""
@@ -35,6 +36,8 @@ CLOCK_S = 1.0
 SIZES = {"gpus": "GPUs", "memory_gib": "memory"}
 """What jobs may ask for besides: column -> in words."""
 IN_SHADOW = "hold an order in shadow beside what runs before it decides"
+NUM_INSTANTS = 400
+"""Instants of waiting at which room on a node is looked for, evenly over all waiting time."""
 EPSILON = 1e-6
 
 
@@ -60,7 +63,7 @@ def waits_in_words(archive: Archive, jobs: Jobs, pool: Pool) -> list[str]:
     """
     end_s = jobs.logged_start_s + jobs.run_s
     held = HeldAmounts(jobs.arrival_s, jobs.logged_start_s, end_s, jobs.processors)
-    held = _of(held, jobs.processors <= pool.processors)
+    held = at_rows(held, jobs.processors <= pool.processors)
     waited_s, with_room_s = waited(held, pool.processors)
     if waited_s < LEAST_WAIT_S * max(len(jobs.arrival_s), 1) or with_room_s < MOST_ROOM * waited_s:
         return []
@@ -74,7 +77,7 @@ def waits_in_words(archive: Archive, jobs: Jobs, pool: Pool) -> list[str]:
 
 def waited(held: HeldAmounts, size: float) -> tuple[float, float]:
     """Seconds for which jobs waited, all together, and of these how many the amount of each was free of `size`."""
-    held = _of(held, np.isfinite(held.start_s) & np.isfinite(held.end_s) & (held.amount > 0.0))
+    held = at_rows(held, np.isfinite(held.start_s) & np.isfinite(held.end_s) & (held.amount > 0.0))
     wait_s = np.maximum(held.start_s - held.arrival_s, 0.0)
     if not len(wait_s):
         return 0.0, 0.0
@@ -159,16 +162,13 @@ def _room_of(amount: np.ndarray, jobs: Jobs) -> float | None:
     return room_s / waited_s if waited_s > EXPLAINS * all_s else None
 
 
-def room_on_a_node(
-    amounts: Sequence[np.ndarray], where: Sequence[Sequence[str]], jobs: Jobs, num_samples: int = 400
-) -> float | None:
+def room_on_a_node(amounts: Sequence[np.ndarray], where: Sequence[Sequence[str]], jobs: Jobs) -> float | None:
     """Share of the waiting time of jobs on one node in which a node had room for all that they ask for.
 
     Args:
         amounts: [jobs] each: of processors, memory and the like. A node has what was ever held of it at once.
         where: [jobs] nodes of each.
         jobs: The jobs.
-        num_samples: Instants of waiting that are looked at, evenly over all waiting time.
 
     Returns:
         None where those that waited did not run on one node.
@@ -187,7 +187,7 @@ def room_on_a_node(
     most = [[most_at_once(start_s[rows], end_s[rows], one[rows]) for rows in rows_of] for one in held]
     upto_s = np.cumsum(wait_s)
     found = 0
-    for at_s in (np.arange(num_samples) + 0.5) / num_samples * upto_s[-1]:
+    for at_s in (np.arange(NUM_INSTANTS) + 0.5) / NUM_INSTANTS * upto_s[-1]:
         job = int(np.searchsorted(upto_s, at_s))
         clock_s = jobs.logged_start_s[job] - (upto_s[job] - at_s)
         runs = (start_s <= clock_s) & (end_s > clock_s)
@@ -197,7 +197,7 @@ def room_on_a_node(
             for top, use, amount in zip(most, used, amounts, strict=True)
         ]
         found += bool(np.any(np.all(fits, axis=0)))
-    return found / num_samples
+    return found / NUM_INSTANTS
 
 
 def _gives_whole_nodes(where: Sequence[Sequence[str]], nodes: pa.Table, jobs: Jobs) -> bool:
@@ -216,7 +216,3 @@ def _gives_whole_nodes(where: Sequence[Sequence[str]], nodes: pa.Table, jobs: Jo
         beside += any(free_at.get(name, -np.inf) > start_s + CLOCK_S for name in where[job])
         free_at |= {name: max(free_at.get(name, -np.inf), end_s) for name in where[job]}
     return beside <= SHARED * len(order)
-
-
-def _of(held: HeldAmounts, which: np.ndarray) -> HeldAmounts:
-    return HeldAmounts(*(leaf[which] for leaf in held))
