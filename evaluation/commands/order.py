@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from evaluation.commands.common_arguments import add_inputs, add_replace
-from evaluation.commands.options import add_options, given, set_fields
+from evaluation.commands.options import add_options, given, refuse_idle, set_fields
 
 if TYPE_CHECKING:
     from evaluation.problems.configuration import OrderConfig
@@ -79,16 +79,16 @@ def config_of(arguments: Namespace) -> "OrderConfig":
 
     from evaluation.problems.configuration import OrderConfig, WeeksConfig
     from evaluation.problems.ordering.config import quick
-    from logs_schema.errors import ConfigError
     from offline_rl.ordering.programs import OrderTrainingConfig
 
     chosen = set_fields(OrderTrainingConfig, arguments)
     if arguments.seeds is not None:
         chosen["seeds"] = tuple(range(arguments.seeds))
-    if arguments.rules_only and chosen:
-        raise ConfigError(
-            "options of a training that is left out",
-            where="--rules-only, and one of --seeds, --index-only, --ppo-seeds, --updates",
+    if arguments.rules_only:
+        refuse_idle(
+            (f"--{name.removeprefix('num_').replace('_', '-')}" for name in chosen),
+            "a training that is left out",
+            where="--rules-only",
             allowed="--rules-only without them",
             advice="leave one or the other out",
         )

@@ -94,8 +94,8 @@ def test_what_a_table_is_made_with_is_not_replaced_by_that_of_another():
 
 
 def test_rules_alone_take_no_options_of_a_training():
-    for words in (("--seeds", 3), ("--index-only",), ("--updates", 4)):
-        with pytest.raises(ConfigError, match="a training that is left out"):
+    for words in (("--seeds", 3), ("--index-only",), ("--ppo-seeds", 2), ("--updates", 4)):
+        with pytest.raises(ConfigError, match=f"a training that is left out does not take {words[0]}"):
             order.config_of(parsed(order.add_arguments, "archive", "--rules-only", *words))
     assert order.config_of(parsed(order.add_arguments, "archive", "--rules-only")).training is None
 
