@@ -21,6 +21,7 @@ from offline_rl import signing
 from offline_rl.bundle import ARRAYS, GOLDEN, GRAPH, KIND, QUESTIONS, read_arrays
 from offline_rl.contract import CONTRACT
 from offline_rl.runner import load
+from offline_rl.runner.loading import network_while
 from offline_rl.serving.metrics import Metrics
 from offline_rl.serving.policies import PolicySlot, load_policy
 from tests.serving.bundles import make_bundle
@@ -263,3 +264,12 @@ def test_a_bundle_whose_files_are_replaced_while_they_are_read_is_refused(
     monkeypatch.setattr(signing, "verified", then_replaced)
     with pytest.raises(ProductError, match="altered"):
         load(tmp_path / "bundle")
+
+
+def test_a_bundle_that_changes_while_more_of_it_is_read_is_refused(bundle: Path, tmp_path: Path) -> None:
+    """As an orchestrator's tables are, which stand beside the network."""
+    copied = shutil.copytree(bundle, tmp_path / "bundle")
+    with network_while(copied) as policy:
+        assert policy.content_hash == load(bundle).content_hash
+    with pytest.raises(ProductError, match="altered"), network_while(copied):
+        (copied / QUESTIONS).write_bytes((copied / QUESTIONS).read_bytes()[:-1] + b" ")
