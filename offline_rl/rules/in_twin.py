@@ -7,6 +7,7 @@ run already; where requests share a link, say (`twin.placement.shared_waits`), h
 """
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
 import jax
 import jax.numpy as jnp
@@ -96,9 +97,11 @@ def tune_rules(
         rules: From `rules_of`.
         num_streams: Streams that every candidate plays in a round, a multiple of the members.
         stage: Told how many rounds are done.
-        randomisation: How far every stream's durations vary from what the twin has learned. A price that is best where
-            nothing ever changes lets requests pile up on the quickest nodes, and fails when these become slower.
+        randomisation: How far durations vary from what the twin has learned, in half of the streams. A price that is
+            best where nothing ever changes lets requests pile up on the quickest nodes, and fails when these become
+            slower; one that is best where all varies gives away what the quickest nodes are worth today.
     """
+    half = None if randomisation is None else replace(randomisation, share=0.5)
     rule = tunable(rules)
     plain = numbers_of(rules[rule])
 
@@ -106,9 +109,7 @@ def tune_rules(
     def play(windows: Windows, model: AnswerModel, params: PyTree, keys: Array) -> Array:
         def one(params: PyTree, key: Array) -> Array:
             policy = greedy_policy(rule_actor(rule), params)
-            episodes = twin.played(
-                key, policy, num_streams, windows=windows, model=model, randomisation=randomisation
-            )
+            episodes = twin.played(key, policy, num_streams, windows=windows, model=model, randomisation=half)
             return weighted_mean(episodes.reward, episodes.active.astype(jnp.float32))
 
         return jax.vmap(one)(params, keys)

@@ -37,3 +37,15 @@ def test_nothing_strays_unless_asked_for():
         np.testing.assert_array_equal(factor, 0.0)
     with pytest.raises(ConfigError, match="deviations of a logarithm"):
         Randomisation(nodes=-0.1)
+
+
+def test_of_a_share_of_the_streams_every_one_varies_as_before_and_the_others_do_not():
+    all_wait, all_run = logs(Randomisation(0.3, 0.4), 2, 5)
+    wait, run = logs(Randomisation(0.3, 0.4, share=0.25), 2, 5)
+    varies = run != 0.0
+    assert varies.mean() == pytest.approx(0.25, abs=0.01)
+    np.testing.assert_array_equal(wait[~varies], 0.0)
+    np.testing.assert_array_equal(np.stack([wait, run])[:, varies], np.stack([all_wait, all_run])[:, varies])
+    assert all_run[varies].mean() == pytest.approx(0.0, abs=0.02), "which streams vary says nothing of how"
+    with pytest.raises(ConfigError, match="share of the streams"):
+        Randomisation(share=0.0)

@@ -18,6 +18,7 @@ from logs_schema.errors import ConfigError
 from twin.contracts import Array
 
 _LARGEST = 2.5
+_OF_STREAMS = np.uint32(0x27D4EB2F)
 _LOGISTIC_DEVIATION = float(np.pi / np.sqrt(3.0))
 
 
@@ -28,10 +29,12 @@ class Randomisation:
     Attributes:
         nodes: Deviation of the logarithm of a node's slowness.
         services: Deviation of the logarithm of a service's slowness on one node.
+        share: Of the streams that vary, in the mean; the others are as learned.
     """
 
     nodes: float = 0.0
     services: float = 0.0
+    share: float = 1.0
 
     def __post_init__(self) -> None:
         if not (0.0 <= self.nodes <= 2.0 and 0.0 <= self.services <= 2.0):
@@ -39,6 +42,12 @@ class Randomisation:
                 f"nodes = {self.nodes:g}, services = {self.services:g}",
                 where="Randomisation",
                 allowed="deviations of a logarithm, from 0 to 2",
+            )
+        if not 0.0 < self.share <= 1.0:
+            raise ConfigError(
+                f"share = {self.share:g}",
+                where="Randomisation",
+                allowed="a share of the streams, above 0 and at most 1",
             )
 
     @property
@@ -65,6 +74,9 @@ def factors(randomisation: Randomisation, seeds: Array, node: Array, service: Ar
     """
     of_node = _deviate(seeds[None], node, jnp.zeros_like(service) - 1)
     of_pair = _deviate(seeds[None], node, service)
+    if randomisation.share < 1.0:
+        varies = scrambled(seeds ^ _OF_STREAMS) < np.uint32(randomisation.share * 2.0**32)
+        of_node, of_pair = (jnp.where(varies[None], one, 0.0) for one in (of_node, of_pair))
     slow = jnp.exp(randomisation.nodes * of_node)
     return slow, slow * jnp.exp(randomisation.services * of_pair)
 

@@ -73,7 +73,7 @@ CURVES = "game.npz"
 NO_GAME = GameConfig()
 TWIN_CODE = 43
 """Raised when changes of the code change fits: those of older code are made again."""
-POLICY_CODE = 32
+POLICY_CODE = 33
 """Raised whenever the schedulers of a training become others, so that older ones are not taken for them."""
 
 
