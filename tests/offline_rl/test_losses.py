@@ -72,3 +72,32 @@ def test_weighted_mean_ignores_what_has_no_weight():
 def test_standardised_by_hand_and_blind_to_what_has_no_weight():
     value, weight = jnp.array([1.0, 3.0, jnp.nan]), jnp.array([1.0, 1.0, 0.0])
     np.testing.assert_allclose(losses.standardised(value, weight)[:2], [-1.0, 1.0], rtol=1e-5)
+
+
+def test_choice_error_is_the_squared_distance_from_the_choice_over_all_leaves():
+    shares = (np.array([[0.5, 0.0], [0.2, 0.0], [0.3, 1.0]]), np.array([[0.6, 0.0], [0.4, 1.0]]))
+    found = losses.choice_error(shares, (jnp.array([1, 2]), jnp.array([0, 0])))
+    np.testing.assert_allclose(found, [0.25 + 0.64 + 0.09 + 0.32, 2.0], rtol=1e-6)
+
+
+def test_what_is_better_than_usual_is_cloned_more_up_to_a_largest_weight():
+    advantage, scale = jnp.array([0.0, 2.0, -2.0, 6.0, 1e6]), jnp.array(2.0)
+    found = losses.preference(advantage, scale, 0.5, 4.0)
+    np.testing.assert_allclose(found, [1.0, np.exp(0.5), np.exp(-0.5), 4.0, 4.0], rtol=1e-5)
+    np.testing.assert_allclose(losses.preference(jnp.zeros(2), jnp.array(0.0), 3.0, 4.0), 1.0)
+
+
+def test_a_ratio_that_is_cut_off_and_an_advantage_have_no_gradient():
+    log_ratio, advantage = jnp.log(jnp.array([1.5, 1.1, 0.5])), jnp.array([1.0, 2.0, -1.0])
+    of_ratio, of_advantage = jax.grad(lambda *x: losses.clipped_surrogate(*x, 0.2).sum(), (0, 1))(
+        log_ratio, advantage
+    )
+    np.testing.assert_allclose(of_ratio, [0.0, -2.2, 0.0], rtol=1e-5)
+    np.testing.assert_array_equal(of_advantage, 0.0)
+
+
+def test_sums_and_shares_count_what_has_weight():
+    value, weight = jnp.array([1.0, 4.0, jnp.nan]), jnp.array([1.0, 3.0, 0.0])
+    assert float(losses.weighted_sum(value, weight)) == 13.0
+    np.testing.assert_allclose(losses.shares(weight), [0.25, 0.75, 0.0])
+    np.testing.assert_array_equal(losses.shares(jnp.zeros(3)), 0.0)
