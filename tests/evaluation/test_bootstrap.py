@@ -1,15 +1,20 @@
 """Intervals: do they cover, does pairing help, do they refuse where there is nothing to go by?"""
 
+from types import SimpleNamespace
+
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from scipy import stats
+from scipy.special import ndtr
 
 from evaluation.comparison.bootstrap import (
     DifferenceVerdict,
     Estimate,
     IntervalConfig,
     estimate,
+    mean_over_units,
     resampling_units,
     summarise,
     verdict,
@@ -17,6 +22,7 @@ from evaluation.comparison.bootstrap import (
 )
 from evaluation.comparison.comparison import drawn_over_seeds
 from evaluation.comparison.metrics import MEAN_WAIT
+from evaluation.comparison.seeds import over_seeds
 from logs_schema.errors import ConfigError
 from tests.evaluation.made import made_decisions
 
@@ -71,13 +77,39 @@ def test_training_seeds_are_covered_too(num_seeds):
     assert hits / 200 >= 0.92
 
 
+@pytest.mark.parametrize(("num_units", "num_holding"), [(9, 9), (14, 14), (24, 7)])
+def test_intervals_are_scipys_bca_at_the_level_of_students_width(num_units, num_holding):
+    """From the same draws: the width of so few units that hold something is that of a higher level of normal ones."""
+    config, weights = IntervalConfig(level=0.9), weights_of(num_units, IntervalConfig(level=0.9))
+    values = np.random.default_rng(num_units).lognormal(
+        size=num_units
+    )  # skewed: not symmetric about the mean
+    found = summarise(mean_over_units(values)(weights), num_units, config, num_holding=num_holding)
+    sample = np.random.default_rng(7).normal(size=num_holding)
+    low, high = stats.ttest_1samp(sample, 0.0).confidence_interval(0.9)
+    width = (
+        (high - low) / 2 / (np.std(sample) / np.sqrt(num_holding))
+    )  # in deviations of means drawn with replacement
+    theirs = stats.bootstrap(
+        (values,),
+        np.mean,
+        n_resamples=0,
+        confidence_level=1.0 - 2.0 * ndtr(-width),
+        bootstrap_result=SimpleNamespace(
+            bootstrap_distribution=weights[num_units + 1 :] @ values / num_units
+        ),
+    ).confidence_interval
+    assert (found.low, found.high) == pytest.approx((theirs.low, theirs.high))
+    assert found.num_units == num_holding
+
+
 def test_a_wider_interval_at_a_higher_level():
     statistic = mean_of(np.random.default_rng(0).normal(size=20))
     widths = [
         (found := estimate(statistic, 20, IntervalConfig(level=level))).high - found.low
         for level in (0.5, 0.8, 0.95)
     ]
-    assert widths == sorted(widths)
+    assert 0.0 < widths[0] < widths[1] < widths[2]
 
 
 def test_pairing_cancels_what_both_share():
@@ -138,6 +170,26 @@ def test_no_units_and_undefined_values_say_so():
     assert "too many units" in found.reason
 
 
+def test_a_statistic_that_is_undefined_too_often_or_without_one_unit_has_no_interval():
+    value, config = np.arange(9.0), IntervalConfig()
+
+    def known(is_known):
+        return lambda weights: np.where(is_known(weights), weights @ value / 9.0, np.nan)
+
+    often = estimate(known(lambda weights: weights[:, :2].sum(axis=1) > 0.0), 9, config)  # (7 / 9)^9: 10 %
+    without_one = estimate(known(lambda weights: np.any(weights != [0.0, *[1.0] * 8], axis=1)), 9, config)
+    for found in (often, without_one):
+        assert found.value == 4.0
+        assert (found.low, found.high) == (None, None)
+        assert "too many units" in found.reason
+    seldom = estimate(known(lambda weights: weights[:, :3].sum(axis=1) > 0.0), 9, config)  # (6 / 9)^9: 3 %
+    assert seldom.low < 4.0 < seldom.high
+
+
+def test_as_few_units_as_are_wanted_give_an_interval():
+    assert estimate(mean_of(np.arange(6.0)), 6, FEW).low is not None
+
+
 def test_a_statistic_that_no_single_unit_moves_still_has_an_interval():
     value = np.array([0.0] * 5 + [5.0] * 9)
 
@@ -153,7 +205,9 @@ def test_a_statistic_that_no_single_unit_moves_still_has_an_interval():
 
 def test_the_same_seed_gives_the_same_bits_and_another_does_not():
     statistic = mean_of(np.random.default_rng(4).normal(size=10))
-    assert estimate(statistic, 10, FEW) == estimate(statistic, 10, FEW)
+    once = estimate(statistic, 10, FEW)
+    weights_of.cache_clear()  # drawn again
+    assert estimate(statistic, 10, FEW) == once
     assert estimate(statistic, 10, FEW) != estimate(statistic, 10, IntervalConfig(800, seed=1))
 
 
@@ -167,9 +221,10 @@ def test_every_replicate_draws_as_many_units_as_there_are(num_units):
 
 
 def test_enough_days_are_units_and_few_days_are_cut_into_equal_blocks():
-    unit, kind = resampling_units(np.repeat(np.arange(9), 3))
+    unit, kind = resampling_units(np.repeat(np.arange(8), 3))
     assert kind == "days"
-    assert len(np.unique(unit)) == 9
+    assert len(np.unique(unit)) == 8
+    assert "blocks" in resampling_units(np.repeat(np.arange(7), 3))[1]
     unit, kind = resampling_units(np.repeat([5, 8], [24, 48]))
     assert "blocks" in kind
     np.testing.assert_array_equal(np.bincount(unit), [2] * 12 + [4] * 12)
@@ -190,3 +245,17 @@ def test_a_misconfigured_bootstrap_is_refused(wrong):
 
 def test_a_metric_without_direction_has_no_verdict():
     assert verdict(Estimate(1.0, 0.5, 1.5, 9), "none") is DifferenceVerdict.NO_DIRECTION
+
+
+def test_means_over_seeds_have_the_interval_of_the_t_test_cut_to_what_can_be():
+    values = [0.1, 0.2, 0.7]
+    low, high = stats.ttest_1samp(values, 0.0).confidence_interval(0.95)
+    found = over_seeds(values)
+    assert (found.value, found.low, found.high, found.num_units) == pytest.approx((1 / 3, low, high, 3))
+    assert low < 0.0
+    assert high > 1.0
+    cut = over_seeds(values, within=(0.0, 1.0))
+    assert (cut.value, cut.low, cut.high) == (found.value, 0.0, 1.0)
+    assert over_seeds([0.5]) == Estimate(0.5, None, None, 1, "no interval: one seed")
+    for undefined in ([], [0.5, np.nan]):
+        assert over_seeds(undefined).value is None

@@ -9,8 +9,8 @@ from rich.console import Console
 
 from evaluation.api import Compared
 from evaluation.comparison import metrics
-from evaluation.comparison.bootstrap import SHARE, DifferenceVerdict, IntervalConfig, summarise
-from evaluation.comparison.comparison import Comparison, compare
+from evaluation.comparison.bootstrap import SHARE, DifferenceVerdict, IntervalConfig, summarise, weights_of
+from evaluation.comparison.comparison import Comparison, compare, drawn_over_seeds
 from evaluation.comparison.decisions import concatenate
 from evaluation.comparison.entries import JudgeFacts, PolicyFacts, Run, ShiftFacts
 from evaluation.comparison.tabulation import printed, tabulate
@@ -40,10 +40,13 @@ def compared(runs, **options):
         archive={"name": "made up"},
         train_days=["2030-01-01"],
         unit_kind="days",
-        policies=[PolicyFacts(name, "baseline", name) for name in names],
         judges=[JudgeFacts("replay", "made up")],
         config=CONFIG,
-        **{"shifts": [ShiftFacts(shift, ("2030-01-02",), 400) for shift in shifts]} | options,
+        **{
+            "policies": [PolicyFacts(name, "baseline", name) for name in names],
+            "shifts": [ShiftFacts(shift, ("2030-01-02",), 400) for shift in shifts],
+        }
+        | options,
     )
 
 
@@ -54,9 +57,13 @@ def two_policies(**columns):
     ]
 
 
-def test_values_are_the_metrics_own_and_differences_are_theirs():
-    runs = two_policies()
+@pytest.mark.parametrize(
+    "missing", [{}, {"deadlines": "no request has a deadline", "sites": "there is only one site"}]
+)
+def test_values_are_the_metrics_own_and_differences_are_theirs(missing):
+    runs = two_policies(missing=missing)
     found = compared(runs)
+    assert {need for metric in metrics.METRICS for need in metric.needs} > missing.keys()
     for metric in metrics.METRICS:
         values = [metric.compute(run.decisions) for run in runs]
         for run, value in zip(runs, values, strict=True):
@@ -68,6 +75,7 @@ def test_values_are_the_metrics_own_and_differences_are_theirs():
                 assert estimate.value == pytest.approx(value)
                 assert estimate.low <= estimate.value <= estimate.high
         difference = found.difference("replay", 0, "trained", "random", metric.name)
+        assert (difference is None) == isinstance(values[0], metrics.NotApplicable)
         if difference is not None:
             assert difference.estimate.value == pytest.approx(values[1] - values[0])
 
@@ -203,6 +211,52 @@ def test_intervals_over_two_seeds_stay_where_shares_and_times_can_be():
         np.concatenate([[1.2], np.full(8, 1.2), np.linspace(0.9, 1.6, 400)]), 8, IntervalConfig(), SHARE
     )
     assert beyond.high == 1.2  # what lies beyond is not hidden
+
+
+def test_units_of_a_judge_count_where_some_seed_has_weight_and_gaps_where_both_policies_have():
+    random, at = np.random.default_rng(0), np.arange(20)
+    weights = {"random": [at < 9, at < 9], "trained": [at < 12, (at >= 4) & (at < 14)]}
+    found = with_judge(
+        compared([Run("replay", 7, run.policy, run.decisions) for run in two_policies()]),
+        JudgeFacts("ours", ""),
+        {
+            (7, name): [UnitValues({"on_time": random.uniform(0.4, 0.6, 20)}, 3.0 * one) for one in each]
+            for name, each in weights.items()
+        },
+        CONFIG,
+    )
+    assert found.cell("ours", 7, "random", "on_time").num_units == 9
+    assert found.cell("ours", 7, "trained", "on_time").num_units == 14
+    gap = found.difference("ours", 7, "trained", "random", "on_time").estimate
+    values = [found.cell("ours", 7, name, "on_time").value for name in ("trained", "random")]
+    assert (gap.value, gap.num_units) == (pytest.approx(values[0] - values[1]), 9)
+    assert found.difference("ours", 0, "trained", "random", "on_time") is None
+
+
+def test_seeds_are_drawn_alike_for_all_policies_and_not_for_exact_values():
+    num_units, random = 10, np.random.default_rng(0)
+    weights = weights_of(num_units, CONFIG)
+    seeds = [weights @ random.normal(size=num_units) / num_units + shift for shift in (0.0, 1.0, 5.0)]
+    drawn = drawn_over_seeds(seeds, CONFIG)
+    np.testing.assert_allclose(drawn[: 1 + num_units], np.mean(seeds, axis=0)[: 1 + num_units])
+    assert np.ptp(drawn[1 + num_units :]) > 2.0
+    better = drawn_over_seeds([one + 0.25 for one in seeds], CONFIG)
+    np.testing.assert_allclose(better - drawn, 0.25)  # seeds are paired, as units are
+
+
+def test_references_begin_with_imitation_and_the_main_metric_has_a_direction():
+    runs = [Run("replay", 0, name, judged(0.2)) for name in ("rule", "log", "cloned", "trained")]
+    kinds = {"rule": "baseline", "log": "history", "cloned": "imitation"}
+    found = compared(
+        runs,
+        policies=[PolicyFacts(run.policy, kinds.get(run.policy, "trained"), "") for run in runs],
+        references=("rule", "log", "cloned"),
+        metrics=(metrics.UTILISATION, metrics.MEAN_WAIT),
+    )
+    assert found.references() == ["cloned", "log", "rule"]
+    assert found.reference() == "cloned"
+    assert replace(found, lead_reference="rule").reference() == "rule"
+    assert found.main_metric == "mean_wait"
 
 
 def test_seeds_that_agree_change_nothing():

@@ -9,10 +9,13 @@ from scipy import stats
 
 from offline_rl import values
 from offline_rl.confidence import half_width
-from offline_rl.losses import MASKED_LOGIT
+from offline_rl.numpy_networks import MASKED_LOGIT
 
 RNG = np.random.default_rng(0)
-PAIR = {"node": RNG.normal(size=(2, 4, 3, 5)), "level": RNG.normal(size=(2, 2, 3, 5))}  # [2, choices, seats, streams]
+PAIR = {
+    "node": RNG.normal(size=(2, 4, 3, 5)),
+    "level": RNG.normal(size=(2, 2, 3, 5)),
+}  # [2, choices, seats, streams]
 ACTION = {"node": RNG.integers(4, size=(3, 5)).astype(np.int32), "level": np.ones((3, 5), np.int32)}
 
 
