@@ -94,12 +94,14 @@ class LedgerRunLevels:
             self._ended.clear()
 
     def remember(self, other: LedgerRunLevels, mine: list[int], theirs: list[int]) -> None:
-        """Takes over other levels of some rows."""
+        """Takes over other levels of some rows as they are by now: runs that ended there count, and levels fade."""
+        if self._begun or other._begun:
+            now_s = max(self._now_s, other._now_s)
+            for levels in (self, other):
+                levels.move_to(now_s)
         for name in ("pair", "pair_variance", "node", "node_variance"):
             getattr(self, name)[:, mine] = getattr(other, name)[:, theirs]
-        self._begun, now_s = other._begun, max(self._now_s, other._now_s)
-        self._wandered = other._wandered + self._dynamics.wandered(now_s - other._now_s)
-        self._now_s = now_s
+        self._wandered = other._wandered
 
     def _update_node(self, row: int, residuals: list[float]) -> None:
         mean, variance = self.node[:, row].sum(), self.node_variance[:, row]

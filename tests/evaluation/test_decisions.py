@@ -11,7 +11,7 @@ from logs_schema.errors import ConfigError
 from tests.evaluation.made import made_decisions
 from twin.contracts import Trajectory
 from twin.placement.service_times import without_history
-from twin.placement.types import COMPLETED, REJECTED, Cluster, PlacementDecisionInfo, PlacementOutcome
+from twin.placement.types import COMPLETED, FAILED, REJECTED, Cluster, PlacementDecisionInfo, PlacementOutcome
 
 
 class Shape(NamedTuple):
@@ -111,6 +111,25 @@ def test_spans_add_up_to_the_windows():
     np.testing.assert_array_equal(given.end_s, [100.0, 60.0, 100.0, 60.0, 100.0])
     derived = flattened()
     assert derived.span_s[derived.unit == 7].sum() == pytest.approx(40.0)
+    assert derived.span_s[derived.unit == 8].sum() == pytest.approx(20.0)  # an idle seat's clock is not of the window
+
+
+def test_a_window_begins_with_its_first_decision_and_what_fails_was_accepted():
+    played = trajectory()
+    active, status, agent = played.active.copy(), played.outcome.status.copy(), SHAPE.full(-1, np.int32)
+    active[0, 0, 0], status[1, 0, 0], agent[2, 0, 0] = False, FAILED, 0
+    played = played._replace(
+        active=active,
+        outcome=played.outcome._replace(status=status),
+        decision_info=played.decision_info._replace(agent=agent),
+    )
+    decisions = decisions_from(played, cluster(), unit=np.array([7, 8]), day=np.array([100, 101]))
+    first = decisions.unit == 7
+    np.testing.assert_array_equal(decisions.begin_s[first], [20.0, 20.0])
+    np.testing.assert_array_equal(decisions.accepted[first], [True, True])
+    np.testing.assert_array_equal(decisions.on_time[first], [False, True])
+    assert "agents" not in decisions.missing
+    assert "agents" in flattened().missing
 
 
 def test_metrics_of_a_flattened_trajectory_by_hand():

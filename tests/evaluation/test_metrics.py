@@ -212,6 +212,27 @@ def test_percentiles_agree_with_numpy(wait_s):
         assert metric.compute(decisions) == np.quantile(wait_s, percent / 100, method="inverted_cdf")
 
 
+def test_percentiles_of_many_rows_and_any_weights_are_those_of_a_plain_walk():
+    """By marks between which rows are counted one by one; where no row counts there is none."""
+    random, size = np.random.default_rng(0), 400
+    unit, wait_s = random.integers(0, 7, size), np.round(random.exponential(50.0, size), 1)  # some are equal
+    status = np.where(unit == 6, REJECTED, COMPLETED)
+    decisions = made_decisions(size, arrival_s=np.zeros(size), wait_s=wait_s, unit=unit, status=status)
+    weights = np.concatenate([np.ones((1, 7)), random.integers(0, 4, (40, 7)), np.eye(7)[6:]]).astype(float)
+    for percent, metric in ((50, metrics.WAIT_P50), (90, metrics.WAIT_P90), (99, metrics.WAIT_P99)):
+        found = metric.statistic(decisions)(weights)
+        assert np.isnan(found[-1])
+        for row, value in zip(weights[:-1], found, strict=False):
+            drawn = sorted(np.repeat(wait_s[unit < 6], row[unit[unit < 6]].astype(int)))
+            assert value == drawn[-(-percent * len(drawn) // 100) - 1]  # the smallest that reaches the level
+
+
+def test_clocks_that_disagree_make_no_wait_and_no_run_negative():
+    decisions = made_decisions(2, wait_s=[-5.0, 0.0], run_s=[10.0, -3.0])
+    np.testing.assert_array_equal(decisions.wait_s, 0.0)
+    np.testing.assert_array_equal(decisions.run_s, [10.0, 0.0])
+
+
 def test_what_the_log_lacks_is_not_applicable_and_says_why():
     decisions = made_decisions(2, missing={"deadlines": "no request has a deadline"})
     assert metrics.ON_TIME.compute(decisions) == metrics.NotApplicable("no request has a deadline")

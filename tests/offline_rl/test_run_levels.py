@@ -60,3 +60,30 @@ def test_a_ledger_that_takes_over_another_is_not_older_than_it():
         levels.ended(0, 0, 1.0, 0.0)
         levels.move_to(month_s + 1.0)
     np.testing.assert_allclose(two.pair, one.pair)
+
+
+@pytest.mark.parametrize("is_begun", [True, False])
+def test_levels_that_are_taken_over_after_a_pause_are_those_that_would_have_gone_on(is_begun):
+    """They fade and grow uncertain while no ledger is open, and runs that ended before it closed count."""
+    later_s = 5 * 86_400.0
+    one, two, gone_on = (
+        LedgerRunLevels(KnownRunDynamics(**vars(DYNAMICS)), np.full((1, 2), 0.1), 0.0) for _ in range(3)
+    )
+    for levels in (one, gone_on):
+        levels.move_to(0.0)
+        levels.ended(0, 0, 1.0, 0.0)
+        levels.move_to(30.0)
+        levels.ended(1, 0, -1.0, 0.0)
+    gone_on.move_to(later_s if is_begun else 30.0)  # where nothing is decided yet, as of the last decision
+    gone_on.move_to(later_s)
+    if is_begun:
+        two.move_to(later_s)
+    two.remember(one, [0, 1], [0, 1])
+    two.move_to(later_s)
+    for levels in (two, gone_on):
+        np.testing.assert_allclose(levels.of(0), gone_on.of(0))
+        levels.ended(0, 0, 0.5, 0.0)
+        levels.move_to(later_s + 60.0)
+    np.testing.assert_allclose(two.of(0), gone_on.of(0))
+    np.testing.assert_allclose(two.pair_variance + two._wandered, gone_on.pair_variance + gone_on._wandered)
+    np.testing.assert_allclose(two.node_variance, gone_on.node_variance)
