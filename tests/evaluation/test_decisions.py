@@ -111,7 +111,9 @@ def test_spans_add_up_to_the_windows():
     np.testing.assert_array_equal(given.end_s, [100.0, 60.0, 100.0, 60.0, 100.0])
     derived = flattened()
     assert derived.span_s[derived.unit == 7].sum() == pytest.approx(40.0)
-    assert derived.span_s[derived.unit == 8].sum() == pytest.approx(20.0)  # an idle seat's clock is not of the window
+    assert derived.span_s[derived.unit == 8].sum() == pytest.approx(
+        20.0
+    )  # an idle seat's clock is not of the window
 
 
 def test_a_window_begins_with_its_first_decision_and_what_fails_was_accepted():

@@ -91,7 +91,7 @@ def test_an_alarm_ends_when_its_cause_has_ended() -> None:
 
 
 def test_what_is_not_known_raises_no_alarm() -> None:
-    few = alarm_facts(np.zeros(50, bool), np.full(50, 1.0), np.zeros(50, int), 1)
+    few = alarm_facts(np.zeros(50, bool), np.linspace(0.5, 2.0, 199), np.zeros(199, int), 1)  # too few runs
     assert few is not None
     assert few.run_limit is None
     assert alarm_facts(np.zeros(0, bool), np.zeros(0), np.zeros(0, int), 1) is None
@@ -107,3 +107,55 @@ def test_what_is_not_known_raises_no_alarm() -> None:
 def test_the_largest_sum_is_never_below_0() -> None:
     assert largest([-1.0, 2.0, -5.0, 1.0, 1.5]) == 2.5
     assert largest([]) == 0.0
+
+
+def test_limits_are_what_training_came_to_and_a_margin_that_shrinks_with_its_days() -> None:
+    """Busy days of training raise the limit of a sum of their own: none of them would have been an alarm."""
+    random, num = np.random.default_rng(4), 400
+    node = np.arange(num) % 2
+    ratio = np.where(node == 1, np.where(np.arange(num) % 200 < 60, 4.0, 0.8), 1.0)
+    ratio = ratio * np.exp(0.1 * random.normal(size=num))
+    few, many = (alarm_facts(np.arange(num) < 40, ratio, node, days) for days in (2, 200))
+    assert few is not None
+    assert many is not None
+    assert few.run_limit is not None
+    assert many.run_limit is not None
+    most = 0.0
+    for one in (0, 1):  # the sums of a node's own runs alone
+        place = np.searchsorted(few.run_edges, np.log(ratio[node == one]))
+        for weights in (few.slower_weights, few.faster_weights):
+            total = 0.0
+            for at in place.tolist():
+                total = max(total + weights[at], 0.0)
+                most = max(most, total)
+    assert most > np.log(10_000)  # else the least limit would hold
+    assert many.run_limit == pytest.approx(most + 1.0)
+    assert few.run_limit == pytest.approx(most + 1.0 + np.log(50.0))  # of 2 days, one in 100
+    assert few.unlike_limit == pytest.approx(40 * few.unlike_weights[1] + 1.0 + np.log(50.0))
+
+
+def test_requests_are_frequent_five_times_as_often_within_bounds() -> None:
+    for num_unlike, risen in (
+        (19, 0.1),
+        (0, 0.051),
+        (199, 0.5),
+        (949, 0.95),
+    ):  # of 998: shares of 20, 1, 200, 950
+        found = alarm_facts(np.arange(998) < num_unlike, np.zeros(0), np.zeros(0, int), 1)
+        assert found is not None
+        share = (num_unlike + 1) / 1_000
+        assert found.unlike_share == pytest.approx(share)
+        assert found.unlike_weights == pytest.approx(
+            (np.log((1.0 - risen) / (1.0 - share)), np.log(risen / share))
+        )
+
+
+def test_an_alarm_is_raised_at_the_limit() -> None:
+    told = AlarmFacts(0.1, (-0.5, 1.0), 4.0)
+    watch = Watch(told)
+    for number in range(1, 5):
+        watch.decided(True)
+        assert bool(watch.alarms()) == (number == 4)
+    watch.decided(False)
+    assert watch.levels()[UNLIKE] == pytest.approx(3.5 / 4.0)
+    assert watch.alarms() == ()
