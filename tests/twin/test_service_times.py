@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from twin.placement.service_times import acceptances, offer_kind, rows_of_each, run_ratios
+from twin.placement.service_times import acceptances, offer_kind, rows_of_each, run_ratios, shrunk_means
 
 NUM_SERVICES, NUM_NODES = 5, 4
 
@@ -103,3 +103,17 @@ def test_a_log_without_answers_knows_no_agent() -> None:
     found = acceptances(nothing, np.ones(3, int), np.zeros(3, int), np.array(["a", "b", ""]), 2)
     assert found.agents == ()
     np.testing.assert_array_equal(found.of_scenario, np.ones((2, 3)))
+
+
+def test_what_is_known_of_means_is_as_far_from_the_truth_as_its_variance_says() -> None:
+    """Groups of one to six values, scattering by 1 around means that scatter by .5: with either taken too large or too
+    small the squares of the errors are not what is told, group by group."""
+    rng = np.random.default_rng(3)
+    group = np.repeat(np.arange(6_000), np.arange(6_000) % 6 + 1)
+    true = 0.5 * rng.normal(size=6_001)
+    mean, variance = shrunk_means(true[group] + rng.normal(size=len(group)), group, 6_001)
+    assert (mean[-1], variance[-1]) == pytest.approx((0.0, 0.25), abs=0.03)  # a group without any
+    for count in range(1, 7):
+        of_size = np.arange(6_000) % 6 + 1 == count
+        assert np.mean((mean - true)[:-1][of_size] ** 2) == pytest.approx(1.0 / (count + 4.0), rel=0.15)
+        np.testing.assert_allclose(variance[:-1][of_size], 1.0 / (count + 4.0), rtol=0.1)
