@@ -56,7 +56,7 @@ def test_books_hold_after_any_events_what_descriptions_of_the_same_hold() -> Non
         waiting = [one for one, (_, held) in told.held.items() if held.start_s is None]
         running = [one for one, (_, held) in told.held.items() if held.start_s is not None]
         is_filling = number < 500  # then all of it ends
-        kind = random.choice(3, p=(0.5, 0.4, 0.1) if is_filling else (0.0, 0.3, 0.7))
+        kind = random.choice(3, p=(0.5, 0.45, 0.05) if is_filling else (0.0, 0.3, 0.7))
         if kind == 0:
             node, amounts = str(random.choice(NAMES)), random.uniform(0.1, 2.0, 3).tolist()
             held = Held(clock_s, None, float(random.exponential(60.0)), "resize", *amounts)
@@ -77,7 +77,7 @@ def test_books_hold_after_any_events_what_descriptions_of_the_same_hold() -> Non
             found[_OLDEST] = np.maximum(found[_OLDEST], 0.0)  # nothing waits
             np.testing.assert_allclose(found, expected, rtol=1e-9, atol=1e-9)
             most = np.maximum(most, expected.sum(axis=1))
-    assert most[_RUNNING] > 64  # more than there is room for at first
+    assert most[_RUNNING] > 2 * 64  # room is made for more than once
     assert min(most[_OLDEST], most[RECENT_WAIT], most[RECENT_STARTS]) > 1.0
     for one in list(told.held):
         assert books.finish(one)
