@@ -132,6 +132,20 @@ def test_what_ends_after_the_training_days_is_not_known():
     assert known_by(jobs, 1e4).run_s.tolist() == jobs.run_s.tolist()
 
 
+def test_what_runs_on_is_guessed_by_its_users_last_job_to_end_and_has_run_so_long_already():
+    jobs = jobs_of(
+        (0, 1, 100, 80), (1, 1, 100, 20), (2, 1, 100, 40), (60, 1, 200, 900), (90, 1, 10, 900), (95, 1, 0.5, 9),
+        agent=[0, 0, 0, 0, 0, 0],
+        logged_start_s=[0, 1, 2, 60, 65, 95],
+    )  # fmt: skip
+    known = known_by(jobs, 100.0)  # the first job was the last to end, at 80 s: .8 of its request
+    assert known.run_s.tolist() == [80.0, 20.0, 40.0, 160.0, 35.0, 5.0]
+    assert known_by(jobs, 70.0).run_s.tolist() == [70.0, 20.0, 40.0, 80.0]  # at 42 s: .4; the first has run 70 s
+    assert known_by(jobs, 95.1).run_s[-1] == 1.0  # the least
+    unknown = known_by(jobs._replace(agent=np.full(6, -1)), 100.0)  # unknown users are not one user
+    assert unknown.run_s[3] == 80.0  # the median of .8, .2 and .4
+
+
 def test_no_outcome_after_the_cutoff_changes_the_population():
     month = working_month()
     cutoff_s = 20 * DAY_S
