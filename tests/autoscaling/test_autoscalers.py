@@ -137,7 +137,9 @@ def test_the_vertical_rule_leaves_what_lies_in_its_band_and_else_gives_the_quant
     for cores, changes in ((0.5, True), (0.7, False), (1.05, False), (1.3, True)):
         _, wanted = decide(KEY, memory, state_of(2.0, 2.0, 0.5, cores=cores))
         if changes:
-            assert 1.15 * 0.9 <= float(wanted.cpu_cores[0]) <= 1.15 * 0.99  # a bucket is 10 % wide, and its upper end counts
+            assert (
+                1.15 * 0.9 <= float(wanted.cpu_cores[0]) <= 1.15 * 0.99
+            )  # a bucket is 10 % wide, and its upper end counts
         else:
             assert float(wanted.cpu_cores[0]) == pytest.approx(cores, rel=1e-6)
         assert float(wanted.replicas[0]) == 2.0

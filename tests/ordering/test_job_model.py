@@ -140,7 +140,12 @@ def test_what_runs_on_is_guessed_by_its_users_last_job_to_end_and_has_run_so_lon
     )  # fmt: skip
     known = known_by(jobs, 100.0)  # the first job was the last to end, at 80 s: .8 of its request
     assert known.run_s.tolist() == [80.0, 20.0, 40.0, 160.0, 35.0, 5.0]
-    assert known_by(jobs, 70.0).run_s.tolist() == [70.0, 20.0, 40.0, 80.0]  # at 42 s: .4; the first has run 70 s
+    assert known_by(jobs, 70.0).run_s.tolist() == [
+        70.0,
+        20.0,
+        40.0,
+        80.0,
+    ]  # at 42 s: .4; the first has run 70 s
     assert known_by(jobs, 95.1).run_s[-1] == 1.0  # the least
     unknown = known_by(jobs._replace(agent=np.full(6, -1)), 100.0)  # unknown users are not one user
     assert unknown.run_s[3] == 80.0  # the median of .8, .2 and .4
