@@ -96,6 +96,32 @@ def test_runs_that_habits_were_fitted_on_scatter_as_others_do_about_what_is_expe
     assert without == pytest.approx(of_later, rel=0.02)
 
 
+def test_what_is_expected_without_a_run_is_what_is_found_where_it_is_left_out():
+    """Two services an agent, about thirty runs each: fitted again without one run after another."""
+    rng, num_rows = np.random.default_rng(0), 720
+    agent, service, node = (
+        rng.integers(12, size=num_rows),
+        rng.integers(2, size=num_rows),
+        rng.integers(3, size=num_rows),
+    )
+    of_pair = 0.5 * rng.normal(size=(12, 1)) + 0.5 * rng.normal(size=(12, 2))
+    asked_s = np.full(num_rows, 10.0)
+    run_s = asked_s * SPEED[node] * np.exp(of_pair[agent, service] + 0.5 * rng.normal(size=num_rows))
+    columns = service, np.array([f"a{one:02d}" for one in agent]), node, run_s, asked_s
+    found, told, refitted = fit_run_habits(*columns, SHAPE), [], []
+    assert found is not None
+    usual = found.factor(service, columns[1])
+    without = found.factor(service, columns[1], run_s / SPEED[node] / asked_s)
+    for row in range(0, num_rows, 18):
+        again = fit_run_habits(*(np.delete(column, row) for column in columns), SHAPE)
+        assert again is not None
+        refitted.append(np.log(again.factor(service, columns[1])[row] / usual[row]))
+        told.append(np.log(without[row] / usual[row]))
+    slope = np.dot(told, refitted) / np.dot(refitted, refitted)
+    assert slope == pytest.approx(1.0, abs=0.25)  # with the pair's whole part, 1.6
+    assert np.corrcoef(told, refitted)[0, 1] > 0.9
+
+
 def test_training_days_alone_hold_runs_that_habits_were_fitted_on():
     arrival_s = np.array([100.0, 90_000.0, 100.0, 100.0, 200_000.0])
     node, finish_s = np.array([0, 1, -1, 2, 0]), arrival_s + np.array([6.0, 7.0, 8.0, np.inf, 9.0])

@@ -265,7 +265,9 @@ def _fit(runs: _AgentRuns, shape: tuple[int, int], sizes: tuple[int, int]) -> tu
         group = runs.service * (num_agents + 1) + runs.agent
         of_pair, part_of_pair = _shrunk(left, group, num_services * (num_agents + 1))
         effect = of_agent + of_pair.reshape(effect.shape)
-        part = part_of_agent + (1.0 - part_of_agent) * part_of_pair.reshape(effect.shape)
+        # Of what is left for a pair its run takes away the agent's part of each of the pair's runs
+        count = np.bincount(group, minlength=effect.size).reshape(effect.shape)
+        part = part_of_agent + (1.0 - count * part_of_agent) * part_of_pair.reshape(effect.shape)
         effect[:, -1], part[:, -1] = 0.0, 0.0
     return np.exp(effect), part
 

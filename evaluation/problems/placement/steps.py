@@ -71,7 +71,7 @@ POPULATION = "population"
 CURVES = "game.npz"
 """File in a twin's folder: every evaluation of the adversarial game, if there was one."""
 NO_GAME = GameConfig()
-TWIN_CODE = 43
+TWIN_CODE = 44
 """Raised when changes of the code change fits: those of older code are made again."""
 POLICY_CODE = 33
 """Raised whenever the schedulers of a training become others, so that older ones are not taken for them."""
