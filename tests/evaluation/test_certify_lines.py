@@ -107,6 +107,9 @@ def test_area_under_the_curve_counts_ties_half_and_units_as_often_as_drawn():
         ((0.31, 0.4), False, Verdict.FAIL),
         ((0.31, 0.4), True, Verdict.PASS),
         ((0.1, 0.2), True, Verdict.FAIL),
+        ((0.25, 0.45), True, Verdict.CANNOT_TELL),
+        ((0.2, 0.3), False, Verdict.PASS),
+        ((0.3, 0.4), True, Verdict.PASS),
     ],
 )
 def test_a_verdict_is_where_the_interval_lies(bounds, higher_is_better, wanted):
@@ -219,6 +222,19 @@ def test_a_signed_value_is_judged_by_its_size():
     assert line(-0.2).judged.value == pytest.approx(0.2)
     assert line(-0.2, one_sided=True).verdict is Verdict.PASS
     assert line(0.1).verdict is Verdict.CANNOT_TELL
+
+
+def test_the_interval_of_a_negative_value_is_turned_round_and_that_of_a_correlation_ends_at_one():
+    config = IntervalConfig(200)
+    values = -0.4 + 0.25 * np.sqrt(12) * np.tile([-1.0, 1.0], 6) / 2.2
+    line = about_zero("s", "n", "1", mean_of(values, np.arange(12), 12), 12, 0.5, config)
+    assert (line.value.value, line.judged.value) == pytest.approx((-0.4, 0.4))
+    assert (line.judged.low, line.judged.high) == pytest.approx((-line.value.high, -line.value.low))
+    assert line.judged.low < 0.4 < 0.5 < line.judged.high
+    assert line.verdict is Verdict.CANNOT_TELL
+    near = mean_of(1.0 - 0.1 * (np.arange(12) % 6 == 0), np.arange(12), 12)
+    told = against_limit("s", "n", "1", near, 12, 0.97, config, higher_is_better=True).judged
+    assert told.high == 1.0 < 2.0 * told.value - told.low
 
 
 def test_too_few_units_give_no_verdict():
