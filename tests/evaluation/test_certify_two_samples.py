@@ -64,3 +64,15 @@ def test_units_count_as_their_rows_repeated_as_often_as_they_are_drawn():
         repeated = [wait[row] for wait, row in zip(waits, rows, strict=True)]
         assert smirnov(drawn)[0] == pytest.approx(stats.ks_2samp(*repeated).statistic)
         assert mover(drawn)[0] == pytest.approx(stats.wasserstein_distance(*repeated) / np.std(waits[0]))
+
+
+def test_a_rank_lies_between_zero_and_one_and_two_labels_one_apart():
+    coding = Coding(
+        Sample({"wait": np.array([1.0, 2.0, 2.0, 5.0])}, {"service": np.array(["a", "b", "c", "a"])})
+    )
+    sample = Sample({"wait": np.array([0.0, 2.0, 9.0, np.nan])}, {"service": np.array(["a", "b", "x", "c"])})
+    rows = coding.matrix(sample)
+    np.testing.assert_allclose(rows[:, 0], [0.0, 0.5, 1.0, -1.0])  # of those before and half of the equals
+    apart = np.linalg.norm(rows[:, None, 1:] - rows[None, :, 1:], axis=2)
+    np.testing.assert_allclose(apart[[0, 0, 1], [1, 3, 3]], 1.0)
+    np.testing.assert_array_equal(rows[2, 1:], 0.0)  # a label that is not in the reference
