@@ -7,7 +7,7 @@ from logs_schema import Archive, FormatError, check_archive
 from logs_schema.check import render
 from logs_schema.errors import ConfigError
 from logs_schema.formats import swf
-from logs_schema.formats.pool_size import parse_capacity, pool_use
+from logs_schema.formats.pool_size import PoolUse, parse_capacity, pool_use
 from logs_schema.importing import import_log
 from tests.logs_schema.collecting import written
 from tests.logs_schema.test_formats_csv import LUMOS_HEADER, LUMOS_JOB, TASK, swapped
@@ -118,3 +118,12 @@ def test_use_over_time_against_a_loop():
     assert (found.peak, found.largest) == (max(use), amount.max())
     assert found.median == np.sort(use)[(len(use) - 1) // 2]
     assert pool_use(np.zeros(0), np.zeros(0), np.zeros(0)).peak == 0
+
+
+def test_a_guess_has_room_for_the_largest_request_also_where_it_never_ran():
+    assert PoolUse(peak=4.0, median=1.0, largest=6.0).guess(2.0) == {
+        "cores": 12.0,
+        "median_use": 2.0,
+        "largest_request": 12.0,
+    }
+    assert PoolUse(peak=8.0, median=1.0, largest=6.0).guess()["cores"] == 8.0
