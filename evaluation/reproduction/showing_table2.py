@@ -31,6 +31,7 @@ def as_table(found: dict[str, Any]) -> Group:
             f"{title}: improvement over the day's best rule, as a share of the reference's",
         ),
     ]
+    parts = [one for one in parts if one.row_count]  # without references there are no shares of theirs
     for row in found["differences"]:
         gap, low, high = (
             number(row[name], signed=True) for name in ("on_time", "on_time_low", "on_time_high")
