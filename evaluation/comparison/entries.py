@@ -23,7 +23,7 @@ class Run:
         judge, shift_days, policy: Names of judge and policy, and the shift in days.
         decisions: The decisions and their outcomes.
         agreement: Fraction of decisions equal to the logged ones; None where there are no logged decisions.
-        num_overflow: Requests without a slot in the bookkeeping; they are in no metric.
+        num_overflow: Requests that found no slot in the bookkeeping (`Decisions.lost`): they count as late.
         num_illegal: Decisions replaced because they were not legal.
         by_seed: For a policy trained with several seeds, the decisions of each; intervals then draw seeds too.
         out_of_support: Share of decisions outside the support of the judge's log: in a twin on nodes with longer queues

@@ -7,12 +7,16 @@ import jax
 import numpy as np
 import pytest
 
+from evaluation.comparison.shifts import TestDays
+from evaluation.judges.judge import Evaluation
 from evaluation.judges.room import lost_in, with_room
+from evaluation.problems.placement.seeds import joined, overflow_of
 from evaluation.simulator.laws import constant
 from evaluation.simulator.mechanics import NUM_SLOTS
 from evaluation.simulator.truth import depths_of
 from evaluation.simulator.vocabulary import cluster_of
 from evaluation.simulator.world import PROCESSOR_SHARING, World
+from tests.evaluation.made import made_decisions
 from tests.evaluation.worlds import queue, truth_of, uniform_policy
 from twin.contracts import Trajectory
 from twin.placement.bookkeeping import PlacementConfig
@@ -82,3 +86,17 @@ def test_an_event_simulation_refuses_at_its_own_bound_and_not_at_that_of_the_tab
     assert not lost_in(bound).any()
     np.testing.assert_array_equal(refused, more.outcome.status == REJECTED)
     np.testing.assert_array_equal(bound.outcome.finish_s, more.outcome.finish_s)
+
+
+def test_what_found_no_slot_is_told_and_what_is_not_over_is_no_such_thing():
+    """Of ten requests two are lost and one has not ended; replay has no such bound."""
+    settled, finish_s = np.arange(10) > 2, np.arange(10.0) + 100.0
+    finish_s[:2] = np.nan
+    result = Evaluation(made_decisions(10, settled=settled, finish_s=finish_s), None, 0)
+    shift = TestDays(1, (), None)
+    run = joined("truth", shift, "mine", [result, result])
+    assert run.num_overflow == 4
+    assert overflow_of(run, shift) == [
+        f"mine, truth, shift {shift.name}: 4 of 20 requests found no slot among those in flight and count as late"
+    ]
+    assert overflow_of(joined("replay", shift, "mine", [result]), shift) == []

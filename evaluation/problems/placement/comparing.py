@@ -31,7 +31,7 @@ from evaluation.judges.user_judges import judged_by_users
 from evaluation.judges.user_policies import with_training_days
 from evaluation.problems.placement.case import Case, candidates_from, refuse_uneven_replications
 from evaluation.problems.placement.judging_days import judged_days, judged_policies
-from evaluation.problems.placement.seeds import joined, spread_of
+from evaluation.problems.placement.seeds import joined, overflow_of, spread_of
 from evaluation.problems.placement.shifted import key_of_shift, notes_on_fits
 from evaluation.problems.placement.window_judges import window_judges
 from logs_schema.background import Background, NotesAlone
@@ -340,7 +340,7 @@ def _evaluated(
             return joined(judge.name, shift, name, judge.evaluate(key, same))
 
         run = runs[played] = case.keep.unit(f"{judge.name}, {shift.name}, {name}", make, save_run, load_run)
-        notes += spread_of(run, shift, case.main)
+        notes += spread_of(run, shift, case.main) + overflow_of(run, shift)
         yield run
 
 

@@ -159,7 +159,7 @@ def _run(key: Array, judge: Judge, kind: str, keep: Unfinished) -> Run:
             kind,
             result.decisions,
             agreement=result.agreement,
-            num_overflow=result.decisions.num_censored if judge.name != REPLAY else 0,
+            num_overflow=int(result.decisions.lost.sum()) if judge.name != REPLAY else 0,
             num_illegal=result.num_illegal,
             out_of_support=result.out_of_support,
         )

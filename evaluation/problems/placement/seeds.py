@@ -8,6 +8,7 @@ from evaluation.comparison.decisions import concatenate
 from evaluation.comparison.entries import Run
 from evaluation.comparison.metrics import Metric
 from evaluation.comparison.shifts import TestDays
+from evaluation.judges.descriptions import REPLAY
 from evaluation.judges.judge import Evaluation
 
 
@@ -23,12 +24,22 @@ def spread_of(run: Run, shift: TestDays, metric: Metric) -> list[str]:
     ]
 
 
+def overflow_of(run: Run, shift: TestDays) -> list[str]:
+    """How many requests the judge's books had no slot for, as a sentence; empty where all found one."""
+    if not run.num_overflow:
+        return []
+    share = f"{run.num_overflow:,} of {run.decisions.num_rows:,} requests"
+    return [
+        f"{run.policy}, {run.judge}, shift {shift.name}: {share} found no slot among those in flight and count as late"
+    ]
+
+
 def joined(judge: str, shift: TestDays, name: str, results: Sequence[Evaluation]) -> Run:
     """The results of all seeds as one run."""
     decisions = concatenate([result.decisions for result in results])
     agreements = [result.agreement for result in results if result.agreement is not None]
     out_of_support = [result.out_of_support for result in results if result.out_of_support is not None]
-    overflow = decisions.num_censored if judge != "replay" else 0
+    overflow = int(decisions.lost.sum()) if judge != REPLAY else 0
     return Run(
         judge,
         shift.shift_days,
