@@ -10,7 +10,6 @@ from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
-import numpy as np
 
 from evaluation.simulator.answers import CoreQueues, answer, draw_offer, empty_queues
 from evaluation.simulator.arrivals import next_request
@@ -30,7 +29,7 @@ from evaluation.simulator.stations import GONE, NO_ENTRANTS, StationJobs, hand_o
 from evaluation.simulator.world import World
 from twin.contracts import Array, PyTree
 from twin.environment import beside
-from twin.placement.slots import place, read, write
+from twin.placement.slots import place, read, slot_at, write
 from twin.placement.types import REJECTED, UNKNOWN, Fate, Requests
 
 TABLE_DEPTH = 96
@@ -202,7 +201,8 @@ def offer_unfolding(
     reacts = world.reactions.any
     willing = willingness(world.reactions, state.crowd, request.agent) if reacts else None
     drawn = draw_offer(key, world, today, names, request, state.now_s, node, willing, state.hidden)
-    accepted = drawn.accepted & ~_is_full(state.jobs, slot) & has_request
+    is_full = slot_at(state.jobs.phase.shape, slot) >= NUM_SLOTS
+    accepted = drawn.accepted & ~is_full & has_request
     owner = request.agent if reacts else jnp.full_like(request.agent, NO_ENTRANTS)
     position = jnp.where(accepted.reshape(-1), slot, state.jobs.phase.size)
     jobs = hand_over(today, state.jobs, drawn, state.now_s, position, owner, accepted)
@@ -213,13 +213,6 @@ def offer_unfolding(
         key_react, world.reactions, state.crowd, request, state.now_s, accepted, has_request
     )
     return state._replace(jobs=jobs, crowd=crowd), accepted, leaves
-
-
-def _is_full(jobs: StationJobs, slot: Array) -> Array:
-    """[*streams] whether the node of a slot (see `offer_unfolding`) holds as many requests as it takes."""
-    _, depth, *streams = jobs.phase.shape
-    before = jnp.where(slot < jobs.phase.size, slot // int(np.prod(streams, dtype=int)) % depth, depth)
-    return (before >= NUM_SLOTS).reshape(streams)
 
 
 def follow_unfolding(

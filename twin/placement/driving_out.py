@@ -25,6 +25,7 @@ import numpy as np
 from twin.contracts import Array
 from twin.placement.availability import share_per_unit
 from twin.placement.priorities import Priorities
+from twin.placement.slots import slot_at
 from twin.placement.types import Cluster, PlacementState
 
 MOST_EVENTS = 128
@@ -77,15 +78,15 @@ def place_on_node(
         [*streams] bool: whether it is placed; [depth, ...] the numbers of a node's slots; [depth, *streams] bool: which
         of them is its own; and a function that takes leaves [nodes, depth, *streams] at its node.
     """
-    depth, streams = fates.shape[1], fates.shape[2:]
-    placed = (slot < fates.size).reshape(streams)
-    own_slot = (slot // slot.shape[0] % depth).reshape(streams)
-    index = jnp.arange(depth).reshape((-1,) + (1,) * len(streams))
+    depth = fates.shape[1]
+    own_slot = slot_at(fates.shape, slot)
+    placed = own_slot < depth
+    index = jnp.arange(depth).reshape((-1,) + (1,) * own_slot.ndim)
 
     def here(leaf: Array) -> Array:
         return jnp.take_along_axis(leaf, node[None, None], axis=0)[0]
 
-    return placed, index, (index == own_slot[None]) & placed[None], here
+    return placed, index, index == own_slot[None], here
 
 
 def _moved(

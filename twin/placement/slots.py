@@ -53,6 +53,13 @@ def place(table_shape: tuple[int, ...], node: Array, slot: Array, exists: Array)
     return jnp.where(exists.reshape(-1), position, int(np.prod(table_shape, dtype=int)))
 
 
+def slot_at(table_shape: tuple[int, ...], position: Array) -> Array:
+    """[*streams] int32: the slots of positions [streams] from `place`; the depth where there is none."""
+    depth, streams = table_shape[1], table_shape[2:]
+    slot = position // int(np.prod(streams, dtype=int)) % depth
+    return jnp.where(position < int(np.prod(table_shape, dtype=int)), slot, depth).reshape(streams)
+
+
 def read(leaf: Array, position: Array, missing: float | int) -> Array:
     """[*streams] the leaf's values at the positions; `missing` where there is none."""
     if is_spread():
