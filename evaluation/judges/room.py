@@ -10,14 +10,14 @@ from typing import TypeVar
 
 import jax.numpy as jnp
 
-from evaluation.judges.judge import Judged
 from twin.contracts import Array, Trajectory
 
 Found = TypeVar("Found")
 
 
-def lost_in(simulated: Trajectory | Judged) -> Array:
-    """[T, seats, *streams] bool: requests that were accepted and found no slot, so that nothing is known of them."""
+def lost_in(simulated: Trajectory) -> Array:
+    """[T, seats, *streams] bool: requests that were accepted and found no slot, so that nothing is known of them
+    (`Decisions.lost` of a whole trajectory, in a program)."""
     return simulated.active & ~simulated.settled & jnp.isnan(simulated.outcome.finish_s)
 
 

@@ -21,7 +21,7 @@ from evaluation.comparison.shifts import TestDays
 from evaluation.judges.config import JudgeConfig
 from evaluation.judges.judge import Candidate, Evaluation, Judge, Judged, Program, all_at_once, compiled, slim
 from evaluation.judges.players import HISTORY, Players, of_reference, play
-from evaluation.judges.room import lost_in, with_room
+from evaluation.judges.room import with_room
 from evaluation.simulator.behaviour import behaviour
 from evaluation.simulator.conditions import DayConditions, longest_day
 from evaluation.simulator.logs import truth_folder
@@ -125,21 +125,21 @@ def truth_judge(
     today = day_of_truth(world_of(truth), (day - _first_day(truth)).days, workload)
 
     def evaluate(key: Array, candidates: Sequence[Candidate]) -> list[Evaluation]:
-        def simulate(depth: int, chosen: Sequence[int]) -> list[Judged]:
+        def simulate(depth: int, chosen: Sequence[int]) -> list[Evaluation]:
             one = program.at(depth)
             if one.side_by_side:  # its rows are all players
-                judged = all_at_once(one, key, candidates, today, day.weekday())
-                return [judged[place] for place in chosen]
-            return all_at_once(one, key, [candidates[place] for place in chosen], today, day.weekday())
+                together = all_at_once(one, key, candidates, today, day.weekday())
+                judged = [together[place] for place in chosen]
+            else:
+                acting = [candidates[place] for place in chosen]
+                judged = all_at_once(one, key, acting, today, day.weekday())
+            return [_result(each, encoding, day) for each in judged]
 
-        judged = with_room(simulate, len(candidates), program.depths, _overflows)
-        return [_result(one, encoding, day) for one in judged]
+        return with_room(
+            simulate, len(candidates), program.depths, lambda one: bool(one.decisions.lost.any())
+        )
 
     return Judge(NAME, evaluate)
-
-
-def _overflows(judged: Judged) -> bool:
-    return bool(lost_in(judged).any())
 
 
 def _result(judged: Judged, encoding: Encoding, day: dt.date) -> Evaluation:

@@ -94,9 +94,9 @@ def test_what_found_no_slot_is_told_and_what_is_not_over_is_no_such_thing():
     finish_s[:2] = np.nan
     result = Evaluation(made_decisions(10, settled=settled, finish_s=finish_s), None, 0)
     shift = TestDays(1, (), None)
-    run = joined("truth", shift, "mine", [result, result])
+    run = joined("truth", 1, "mine", [result, result])
     assert run.num_overflow == 4
     assert overflow_of(run, shift) == [
         f"mine, truth, shift {shift.name}: 4 of 20 requests found no slot among those in flight and count as late"
     ]
-    assert overflow_of(joined("replay", shift, "mine", [result]), shift) == []
+    assert overflow_of(joined("replay", 1, "mine", [result]), shift) == []

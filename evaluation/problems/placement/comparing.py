@@ -328,7 +328,7 @@ def _evaluated(
         if name in entered.words:
             results = [result for _, result in evaluate(judge, key, same, entered, shift.shift_days)]
             if results:
-                yield joined(judge.name, shift, name, results)
+                yield joined(judge.name, shift.shift_days, name, results)
             continue
 
         played = tuple((one.kind, id(one.params)) for one in same)
@@ -337,7 +337,7 @@ def _evaluated(
         def make(name: str = name, same: Sequence[Candidate] = same, known: Run | None = known) -> Run:
             if known is not None:
                 return replace(known, policy=name)
-            return joined(judge.name, shift, name, judge.evaluate(key, same))
+            return joined(judge.name, shift.shift_days, name, judge.evaluate(key, same))
 
         run = runs[played] = case.keep.unit(f"{judge.name}, {shift.name}, {name}", make, save_run, load_run)
         notes += spread_of(run, shift, case.main) + overflow_of(run, shift)

@@ -33,6 +33,7 @@ from evaluation.judges.judge import (
 )
 from evaluation.judges.players import HISTORY, Players, as_logged
 from evaluation.judges.unsupported import unspecified, without
+from evaluation.problems.placement.seeds import joined
 from evaluation.problems.refresh_parts import CONTENDERS, NEW, NEWEST, REPLAY, RUNNING
 from logs_schema import Archive
 from logs_schema.errors import ConfigError
@@ -152,16 +153,6 @@ def _worth_of_history(comparison: Comparison) -> list[str]:
 
 def _run(key: Array, judge: Judge, kind: str, keep: Unfinished) -> Run:
     def make() -> Run:
-        (result,) = judge.evaluate(key, [Candidate(kind, kind, None)])
-        return Run(
-            judge.name,
-            0,
-            kind,
-            result.decisions,
-            agreement=result.agreement,
-            num_overflow=int(result.decisions.lost.sum()) if judge.name != REPLAY else 0,
-            num_illegal=result.num_illegal,
-            out_of_support=result.out_of_support,
-        )
+        return joined(judge.name, 0, kind, judge.evaluate(key, [Candidate(kind, kind, None)]))
 
     return keep.unit(f"{judge.name}, {kind}", make, save_run, load_run)

@@ -34,7 +34,7 @@ def overflow_of(run: Run, shift: TestDays) -> list[str]:
     ]
 
 
-def joined(judge: str, shift: TestDays, name: str, results: Sequence[Evaluation]) -> Run:
+def joined(judge: str, shift_days: int, name: str, results: Sequence[Evaluation]) -> Run:
     """The results of all seeds as one run."""
     decisions = concatenate([result.decisions for result in results])
     agreements = [result.agreement for result in results if result.agreement is not None]
@@ -42,7 +42,7 @@ def joined(judge: str, shift: TestDays, name: str, results: Sequence[Evaluation]
     overflow = int(decisions.lost.sum()) if judge != REPLAY else 0
     return Run(
         judge,
-        shift.shift_days,
+        shift_days,
         name,
         decisions,
         agreement=float(np.mean(agreements)) if agreements else None,
