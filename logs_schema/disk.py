@@ -1,4 +1,5 @@
-"""Full disks: errors name the folder and the room that is needed, wherever a product is written; links save room."""
+"""Files on a disk: written whole or not at all, and linked where that saves room; errors of full disks name the folder
+and the room that is needed, wherever a product is written."""
 
 import errno
 import os
@@ -21,6 +22,20 @@ _CUT_SHORT = re.compile(r"\d+ requested and \d+ written")
 """What NumPy says, without an error number, of a file that it could not write to its end."""
 _BEING_WRITTEN = re.compile(r"^\.(.+)\.[0-9a-f]{8}\.writing$")
 """Name of a folder in which a product is made (`logs_schema.atomic_folders`)."""
+
+
+def write_aside(path: Path, text: str) -> None:
+    """Writes a file aside, flushes it and renames it into place, so that readers find the old one or the new one."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    beside = path.with_name(f".{path.name}.{os.getpid()}.aside")
+    try:
+        with open(beside, "w", encoding="utf-8") as stream:
+            stream.write(text)
+            stream.flush()
+            os.fsync(stream.fileno())
+        beside.replace(path)
+    finally:
+        beside.unlink(missing_ok=True)
 
 
 @contextmanager

@@ -91,17 +91,13 @@ def test_figures_are_written_whole_or_not_at_all(tmp_path: Path, monkeypatch: py
     with ArchiveWriter(tmp_path / "archive") as writer:
         row = {"request_id": "1", "arrival": 0.0, "site": "s", "status": "unknown"}
         writer.write("requests", tabulate(REQUESTS, [row]), source="made")
-    write_text = Path.write_text
 
-    def half(file: Path, text: str, *words: str) -> int:
-        if file.name not in ("fit.json", ".fit"):
-            return write_text(file, text, *words)
-        write_text(file, text[: len(text) // 2], *words)
+    def full_disk(_file: int) -> None:
         raise OSError(errno.ENOSPC, "No space left on device")
 
     config = GrowthConfig(days=(1,))
     with monkeypatch.context() as full:
-        full.setattr(Path, "write_text", half)
+        full.setattr(os, "fsync", full_disk)
         with pytest.raises(OSError, match="No space"):
             measure_growth(tmp_path / "archive", config, tmp_path, SilentProgress())
     (cost,) = measure_growth(tmp_path / "archive", config, tmp_path, SilentProgress()).costs

@@ -11,8 +11,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from evaluation.certify.lines import Verdict
-from evaluation.pipeline.fleet.outcomes import write_aside
 from evaluation.pipeline.fleet.states import ClusterState, FleetState, Phase
+from logs_schema.disk import write_aside
 
 VERDICTS = tuple(one.value for one in (Verdict.PASS, Verdict.FAIL, Verdict.CANNOT_TELL))
 PREFIX = "schedtwin_"

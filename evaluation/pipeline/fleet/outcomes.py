@@ -18,6 +18,7 @@ from time import monotonic, sleep
 from evaluation.pipeline.fleet.config import ClusterConfig
 from evaluation.pipeline.refresh.deciding import EXIT_STATUS, Result
 from logs_schema.atomic_folders import try_lock
+from logs_schema.disk import write_aside
 from logs_schema.errors import SchemaError
 from logs_schema.records import from_plain, to_plain
 
@@ -162,20 +163,6 @@ def lock_of(work: Path) -> int | None:
     while (lock := try_lock(folder)) is None and monotonic() < until_s:
         sleep(0.01)
     return lock
-
-
-def write_aside(path: Path, text: str) -> None:
-    """Writes a file aside, flushes it and renames it into place, so that readers find the old one or the new one."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    beside = path.with_name(f".{path.name}.{os.getpid()}.aside")
-    try:
-        with open(beside, "w", encoding="utf-8") as stream:
-            stream.write(text)
-            stream.flush()
-            os.fsync(stream.fileno())
-        beside.replace(path)
-    finally:
-        beside.unlink(missing_ok=True)
 
 
 def slot_of(settings: ClusterConfig, time: dt.datetime) -> dt.datetime:

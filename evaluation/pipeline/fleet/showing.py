@@ -5,10 +5,11 @@ from pathlib import Path
 
 from evaluation.certify.lines import Verdict
 from evaluation.comparison.report.pages import page_environment
-from evaluation.pipeline.fleet.outcomes import DONE, OVERDUE, LogDrift, write_aside
+from evaluation.pipeline.fleet.outcomes import DONE, OVERDUE, LogDrift
 from evaluation.pipeline.fleet.states import ClusterState, FleetState, Phase
 from evaluation.pipeline.refresh.deciding import EXIT_STATUS, Result
 from logs_schema.calendar import DAY_S, HOUR_S
+from logs_schema.disk import write_aside
 
 RELOAD_S = 60
 IN_ORDER = (DONE, EXIT_STATUS[Result.KEPT])

@@ -22,6 +22,7 @@ import numpy as np
 from matplotlib.figure import Figure
 
 from logs_schema import Archive
+from logs_schema.disk import write_aside
 from logs_schema.errors import ConfigError
 from logs_schema.hashing import json_hash
 from logs_schema.progress import Progress
@@ -124,12 +125,7 @@ def measure_growth(archive: Path, config: GrowthConfig, work: Path, progress: Pr
                 figures = folder / f"{step}.json"
                 if not figures.exists():
                     words = _command(step, archive.absolute(), folder, settings, days[:num_days])
-                    found, beside = (
-                        json.dumps(_measured(words, ANSWERED.get(step, (0,)))),
-                        folder / f".{step}",
-                    )
-                    beside.write_text(found)
-                    beside.replace(figures)
+                    write_aside(figures, json.dumps(_measured(words, ANSWERED.get(step, (0,)))))
                 costs.append(Cost(step, num_days, num_requests, *json.loads(figures.read_text())))
     return Growth(tuple(costs), *(_exponents(costs, name) for name in ("peak_mib", "processor_s")))
 
