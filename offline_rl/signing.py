@@ -43,7 +43,7 @@ def sign_bundle(bundle: Path, private_key: Path) -> Path:
         ProductError: The bundle is damaged, the key is none, or the library is missing.
     """
     manifest = verify(bundle, kind_of(bundle) or KIND, max_bytes=MAX_BYTES, hidden_allowed=False)
-    serialization, ed25519, *_ = _library()
+    serialization, ed25519, _ = _library()
     key = _key(
         private_key,
         lambda content: serialization.load_pem_private_key(content, None),
@@ -97,7 +97,7 @@ def refuse_unsigned(bundle: Path, content_hash: str, public_key: Path) -> None:
     Raises:
         ProductError: There is no signature, it is of another bundle or key, or the library is missing.
     """
-    serialization, ed25519, invalid, _ = _library()
+    serialization, ed25519, invalid = _library()
     key, path = (
         _key(public_key, serialization.load_pem_public_key, ed25519.Ed25519PublicKey),
         signature_beside(bundle),
@@ -114,10 +114,11 @@ def refuse_unsigned(bundle: Path, content_hash: str, public_key: Path) -> None:
 
 
 def _key(path: Path, read: Any, kind: type) -> Any:
-    *_, unsupported = _library()
+    from cryptography.exceptions import UnsupportedAlgorithm
+
     try:
         key = read(path.read_bytes())
-    except (OSError, ValueError, TypeError, unsupported) as error:
+    except (OSError, ValueError, TypeError, UnsupportedAlgorithm) as error:
         raise _no_key(path, str(error)) from error
     if not isinstance(key, kind):
         raise _no_key(path, f"a key of another kind, {type(key).__name__}")
@@ -133,9 +134,9 @@ def _no_key(path: Path, where: str) -> ProductError:
     )
 
 
-def _library() -> tuple[Any, Any, type[Exception], type[Exception]]:
+def _library() -> tuple[Any, Any, type[Exception]]:
     try:
-        from cryptography.exceptions import InvalidSignature, UnsupportedAlgorithm
+        from cryptography.exceptions import InvalidSignature
         from cryptography.hazmat.primitives import serialization
         from cryptography.hazmat.primitives.asymmetric import ed25519
     except ImportError as error:
@@ -143,4 +144,4 @@ def _library() -> tuple[Any, Any, type[Exception], type[Exception]]:
             "signatures need 'cryptography', which is not installed",
             advice=f"{how_to_install('sign')}; or pin the bundle with --expect, which needs nothing",
         ) from error
-    return serialization, ed25519, InvalidSignature, UnsupportedAlgorithm
+    return serialization, ed25519, InvalidSignature

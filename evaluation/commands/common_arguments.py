@@ -4,6 +4,8 @@ import re
 from argparse import SUPPRESS, ArgumentParser, ArgumentTypeError, Namespace
 from pathlib import Path
 
+from evaluation.commands.options import refuse_idle
+
 MADE_BY = {"archive": "import", "twin": "fit", "policy": "train", "bundle": "export"}
 """Product -> the command that makes it."""
 PLOTS = (".png", ".svg", ".pdf")
@@ -100,12 +102,12 @@ def refuse_idle_references(arguments: Namespace) -> None:
         "--references": arguments.references,
         "--reference-updates": getattr(arguments, "reference_updates", None),
     }
-    if arguments.no_reference and (idle := [name for name, value in said.items() if value is not None]):
-        from logs_schema.errors import ConfigError
-
-        raise ConfigError(
-            "options of references that are left out",
-            where=f"--no-reference, {', '.join(idle)}",
+    if arguments.no_reference:
+        idle = [name for name, value in said.items() if value is not None]
+        refuse_idle(
+            idle,
+            "a table whose references are left out",
+            where=", ".join(["--no-reference", *idle]),
             allowed="--no-reference without them",
             advice="leave one or the other out",
         )

@@ -34,7 +34,8 @@ def simulate_days(
 ) -> dict[tuple[str, int], DayShares]:
     """(policy, days after the training day) -> shares [seeds, replications], every policy on the same requests.
 
-    Policies whose requests find no slot are simulated again with more (`judges.room`)."""
+    Policies whose requests find no slot are simulated again with more (`judges.room`).
+    """
     world, twin = config.simulated, PlacementTwin.load(products["twin"])
     schedulers, _ = load_schedulers(products["policy"])
     example = example_for(twin.encoding, twin.windows)
@@ -62,7 +63,7 @@ def simulate_days(
         acting = [members[place] for place in chosen]
         kinds = jnp.array([known.index(one.kind) for one in acting])
         shares = program(mixed, depth)(
-            key_of(config, day), kinds if mixed else kinds[0], together(acting), *_on(config, day)
+            _key_of(config, day), kinds if mixed else kinds[0], together(acting), *_on(config, day)
         )
         return dealt(shares, acting)
 
@@ -91,7 +92,7 @@ def simulate_references(
 
     def simulate(kept: Kept, depth: int, _chosen: Sequence[int]) -> list[DayShares]:
         day = kept.reference.day
-        shares = program(depth)(key_of(config, day), kept.reference.params, *_on(config, day))
+        shares = program(depth)(_key_of(config, day), kept.reference.params, *_on(config, day))
         return [DayShares(*(np.asarray(leaf, float)[None] for leaf in shares))]
 
     found = {}
@@ -106,7 +107,7 @@ def simulate_references(
     return found
 
 
-def key_of(config: Table2Config, day: int) -> Array:
+def _key_of(config: Table2Config, day: int) -> Array:
     """The key of a day's chance, the same for all policies."""
     return jax.random.fold_in(jax.random.key(config.seed + 1), day)
 
